@@ -2,11 +2,13 @@
 
 import collections
 import contextlib
+import types
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from targets import changed, values_of
 
 from keras_rank import catalogue, functional
 from keras_rank.arrays import counting
@@ -24,50 +26,43 @@ pytestmark = pytest.mark.programs
 
 
 @pytest.fixture
-def _on_accelerator(monkeypatch):
-    monkeypatch.setattr(backend, "on_accelerator", lambda: True)
-    blocks._kept_step.cache_clear()
-    yield
-    blocks._kept_step.cache_clear()
+def _on_accelerator():
+    with changed(backend, on_accelerator=lambda: True):
+        yield
 
 
 @pytest.fixture
 def passes(monkeypatch, _on_accelerator):
     """The counts of each pass: operations of each block, copies and reads."""
-    found, inside = [], []
-    fold, read, to_numpy = blocks.fold_blocks, backend.read, ops.convert_to_numpy
+    found, fold, read = [], blocks.fold_blocks, backend.read
 
     def folded(*arguments):
-        # Without a progress bar.
-        arguments = arguments[:5]
-        with operations_of_torch() as operations:
-            ends = []
-            inside.append(True)
-            states = fold(*arguments, lambda _: ends.append(len(operations)))
-            inside.clear()
-        blocks_of = np.split(np.array(operations), ends[:-1])
-        found.append({"blocks": list(map(collections.Counter, blocks_of)), "reads": 0})
-        return states
+        found.append({"blocks": [], "reads": 0})
+
+        def after_block(_):
+            found[-1]["blocks"].append(operations.copy())
+            operations.clear()
+
+        with operations_of_torch() as operations, monkeypatch.context() as patch:
+            # Nothing is read within a pass.
+            patch.setattr(ops, "convert_to_numpy", None)
+            # Without a progress bar.
+            return fold(*arguments[:5], after_block)
 
     def counted_read(tensors):
         if found:
             found[-1]["reads"] += len({x.dtype for x in tensors})
         return read(tensors)
 
-    def to_numpy_outside(x):
-        assert not inside, "read within a pass"
-        return to_numpy(x)
-
     monkeypatch.setattr(blocks, "fold_blocks", folded)
     monkeypatch.setattr(backend, "read", counted_read)
-    monkeypatch.setattr(ops, "convert_to_numpy", to_numpy_outside)
     return found
 
 
 @contextlib.contextmanager
 def operations_of_torch():
     """The names of the operations that torch dispatches, none on other backends."""
-    names = []
+    names = collections.Counter()
     if BACKEND != "torch":
         yield names
         return
@@ -75,19 +70,17 @@ def operations_of_torch():
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
-            names.append(operation.overloadpacket.__name__)
+            names[operation.overloadpacket.__name__] += 1
             return operation(*arguments, **(keywords or {}))
 
     with Counting():
         yield names
 
 
-def task(targets, tied=False):
+def task(targets, digits=9):
     """Targets, queries, candidates, and what is excluded."""
     rng = np.random.default_rng(targets)
-    queries, items = (rng.normal(size=(size, 8)) for size in (QUERIES, ITEMS))
-    if tied:
-        queries, items = np.round(queries), np.round(items)
+    queries, items = (rng.normal(size=(n, 8)).round(digits) for n in (QUERIES, ITEMS))
     ids = np.stack([rng.permutation(ITEMS)[:targets] for _ in range(QUERIES)])
     excluded = rng.integers(-1, ITEMS, size=(QUERIES, 9))
     return ids, queries.astype("float32"), items.astype("float32"), excluded
@@ -117,8 +110,7 @@ def test_a_pass_reads_nothing(shuffle_ties, targets, excludes, score, on_host, p
     catalogue.rank(ids, queries, items, **given)
     # Nothing ties, so there is no second pass.
     (counts,) = passes
-    most = {1: 25, 10: 90, 100: 45}[targets]
-    most += OF_OLD_KERAS * (score == "cosine")
+    most = {1: 25, 10: 90, 100: 45}[targets] + OF_OLD_KERAS * (score == "cosine")
     check_pass(counts, most, copies=on_host)
 
 
@@ -133,22 +125,21 @@ def test_a_pass_for_the_best_reads_nothing(excludes, passes):
 
 @pytest.mark.parametrize("targets", [1, 40])
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, passes, monkeypatch):
-    ids, queries, items, excluded = task(targets, tied=True)
+def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, request):
+    ids, queries, items, excluded = task(targets, digits=0)
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1, "block_size": BLOCK}
 
     def found():
         order = catalogue.rank(ids, queries, items, exclude=excluded, **arguments)
-        return ops.convert_to_numpy(functional.average_precision(order))
+        return values_of(functional.average_precision, order)
 
-    precisions = found()
+    expected = found()
+    passes = request.getfixturevalue("passes")
+    np.testing.assert_array_equal(found(), expected)
     assert len(passes) == (1 if shuffle_ties == "average" else 2)
     for counts in passes:
         assert counts["reads"] <= 3
         assert all(x["_local_scalar_dense"] == 0 for x in counts["blocks"])
-    monkeypatch.undo()
-    blocks._kept_step.cache_clear()
-    np.testing.assert_array_equal(precisions, found())
 
 
 @pytest.mark.parametrize(
@@ -164,9 +155,7 @@ def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, passes, monkey
     ],
 )
 @pytest.mark.usefixtures("_on_accelerator")
-def test_tiles_follow_from_the_free_memory(
-    free, queries, features, tile, block, monkeypatch
-):
+def test_tiles_fit_the_free_memory(free, queries, features, tile, block, monkeypatch):
     monkeypatch.setattr(backend, "free_memory", lambda: free)
     assert tiles.tile_size() == tile
     assert tiles.block_size_of(None, tile, queries, features) == block
@@ -195,13 +184,11 @@ def test_the_free_memory_is_that_of_the_device(monkeypatch):
     if BACKEND == "jax":
         import jax
 
-        class Device:
-            def memory_stats(self):
-                return {"bytes_limit": 70, "bytes_in_use": 20}
-
-        monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+        stats = {"bytes_limit": 70, "bytes_in_use": 20}
+        device = types.SimpleNamespace(memory_stats=lambda: stats)
+        monkeypatch.setattr(jax, "local_devices", lambda: [device])
         assert backend.free_memory() == 50
-        monkeypatch.setattr(Device, "memory_stats", lambda self: None)
+        device.memory_stats = lambda: None
     else:
         import torch
 
@@ -230,7 +217,7 @@ def test_entries_that_reach_thresholds(compares, rng):
     thresholds[:, 3] = thresholds[:, 2]
     thresholds[0, 4:8] = np.inf, -np.inf, 0, np.nan
     given = map(ops.convert_to_tensor, (entries, thresholds))
-    found = ops.convert_to_numpy(counting.count_at_least(*given, compares))
+    found = values_of(counting.count_at_least, *given, compares)
     expected = np.sum(entries[:, None] >= thresholds[:, :, None], axis=2)
     np.testing.assert_array_equal(found, expected)
     assert found.dtype == "int32"

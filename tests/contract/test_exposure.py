@@ -1,6 +1,5 @@
 """What would be shown: the numbers of plain Python, of any batches, in all ways."""
 
-import math
 import re
 from collections import Counter
 from fractions import Fraction
@@ -21,14 +20,8 @@ from test_catalogue import ITEMS, scores_of, tasks
 
 from keras_rank import catalogue, utils
 from keras_rank.catalogue import tiles
-from keras_rank.metrics import (
-    NDCG,
-    AveragePopularity,
-    Coverage,
-    Gini,
-    Novelty,
-    RankingMetrics,
-)
+from keras_rank.metrics import NDCG, Coverage, Gini, RankingMetrics
+from keras_rank.metrics.popularity import AveragePopularity, Novelty
 
 # Of few shapes, which many tests share.
 pytestmark = pytest.mark.programs
@@ -48,36 +41,29 @@ def all_metrics(k, items=LIST_SIZE, bought=BOUGHT, known=KNOWN, **arguments):
     ]
 
 
-def shown_by(labels, scores, weights, k, shuffle_ties):
+def shown_by(labels, scores, weights, k, ties):
     """The items of the top k of each list, in plain Python."""
-    number = 0
-    for row in zip(labels.tolist(), scores.tolist(), weights.tolist(), strict=True):
-        columns = list(zip(*row, strict=True))
-        items = [i for i, (label, _, w) in enumerate(columns) if label >= 0 and w > 0]
-
-        def before(i, items=items, score=row[1], number=number):
-            key = -oracle.shuffle_key(SEED, number, items.index(i))
-            return -score[i], key if shuffle_ties else i
-
-        retrieved = [i for i in items if row[1][i] > -math.inf]
-        yield sorted(retrieved, key=before)[:k]
+    ids, number = np.where(labels >= 0, np.arange(LIST_SIZE), -1), 0
+    for row in zip(ids, scores, weights, strict=True):
+        # The label of an item is its id.
+        items = oracle.items_of(*row)
+        ranked = next(oracle.orders_of(items, ties, SEED, number))
+        yield [int(item.label) for item in ranked[:k]]
         number += bool(items)
 
 
-def in_python(shown, items, bought=BOUGHT, known=KNOWN):
+def in_python(shown):
     """The results, as sums over all that is shown, and over pairs of items."""
     counts = Counter(i for each in shown for i in each)
-    total = sum(counts.values())
-    differences = sum(
-        abs(counts[i] - counts[j]) for i in range(items) for j in range(items)
-    )
+    numbers, total = [counts[i] for i in range(LIST_SIZE)], counts.total()
     if not total:
         return [0.0, 0.0, 0.0, 0.0]
+    differences = sum(abs(x - y) for x in numbers for y in numbers)
     return [
-        len(counts) / items,
-        differences / (2 * items * total),
-        sum(c * bought[i] for i, c in counts.items()) / total,
-        sum(c * -math.log2(known[i]) for i, c in counts.items()) / total,
+        sum(x > 0 for x in numbers) / LIST_SIZE,
+        differences / (2 * LIST_SIZE * total),
+        np.dot(numbers, BOUGHT) / total,
+        np.dot(numbers, -np.log2(KNOWN)) / total,
     ]
 
 
@@ -98,7 +84,8 @@ def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, toget
     for start, stop in zip([0, *parts], [*parts, BATCH], strict=True):
         for metric in [group] if together else metrics:
             metric.update_state(*(x[start:stop] for x in batch))
-    expected = in_python(list(shown_by(*batch, k, shuffle_ties)), LIST_SIZE)
+    shown = shown_by(*batch, k, "shuffle" if shuffle_ties else "stable")
+    expected = in_python(shown)
     assert results_of(metrics) == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
@@ -109,17 +96,16 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
     """Which items are relevant changes nothing, nor do weights above 0."""
     targets, queries, candidates, seen, weights = task
     popularity = np.linspace(0.01, 1.0, ITEMS)
-    arguments = {"shuffle_ties": shuffle_ties, "seed": SEED}
 
     def metrics(items=None, **more):
-        more |= arguments
+        more |= {"shuffle_ties": shuffle_ties, "seed": SEED}
         shown = all_metrics(k, items, popularity, popularity, **more)
         return [NDCG(k=4, **more), *shown, Gini(50, items, **more)]
 
+    group = RankingMetrics(metrics(ITEMS, sparse_labels=True))
     scores = scores_of(queries, candidates, seen, targets)
-    expected = RankingMetrics(metrics(ITEMS, sparse_labels=True))
-    expected.update_state(targets, scores, weights)
-    expected = results(expected)
+    group.update_state(targets, scores, weights)
+    expected = results(group)
     given = {"sample_weight": weights, "exclude": seen, "block_size": 7, "verbose": 0}
     for each in (candidates, catalogue.Shards([candidates[:11], candidates[11:]])):
         found = catalogue.evaluate(targets, queries, each, metrics(), **given)
@@ -129,35 +115,16 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
 
 def test_what_top_k_returns(rng):
     queries, candidates = rng.normal(size=(20, 4)), rng.normal(size=(50, 4))
-    given = np.zeros(20, "int64"), queries, candidates
+    names = ["coverage@3", "gini@10", "mrr"]
+    found = catalogue.evaluate(np.zeros(20, "int64"), queries, candidates, names)
+    assert list(found) == names
     _, ids = catalogue.top_k(queries, candidates, k=10)
-    metrics = [Coverage(k, 50, shuffle_ties=False) for k in (10, 3)]
-    for metric in metrics:
-        metric.update_state(ids[:5])
-        metric.update_state(ids[5:])
-    found = catalogue.evaluate(*given, [*map(twin, metrics)])
-    assert results_of(metrics) == list(found.values())
-    named = catalogue.evaluate(*given, ["coverage@10", "gini@10", "mrr"])
-    assert list(named) == ["coverage@10", "gini@10", "mrr"]
-    assert named["coverage@10"] == found["coverage_at_10"]
+    for name, metric in zip(names, (Coverage(3, 50), Gini(10, 50)), strict=False):
+        assert float(metric(ids)) == found[name]
 
 
 def twin(metric):
     return type(metric).from_config(metric.get_config())
-
-
-def test_by_hand():
-    """Two lists of two items each: 0 and 1 to the first user, 0 and 2 to the other."""
-    metrics = all_metrics(2, 4, [30, 20, 5, 1], [0.5, 0.25, 0.25, 0.125])
-    for metric in metrics:
-        metric.update_state([[0, 1, 3], [0, 2, -1]])
-    expected = [
-        3 / 4,
-        ((-3) * 0 + (-1) * 1 + 1 * 1 + 3 * 2) / (4 * 4),
-        (30 + 20 + 30 + 5) / 4,
-        (1 + 2 + 1 + 2) / 4,
-    ]
-    assert results_of(metrics) == pytest.approx(expected)
 
 
 def test_nothing_is_shown():
@@ -168,7 +135,8 @@ def test_nothing_is_shown():
         metric.update_state(np.zeros((0, LIST_SIZE)), np.zeros((0, LIST_SIZE)))
         assert float(metric.result()) == 0.0
     nothing = np.zeros(0, "int32"), np.zeros((0, 2), "float32"), np.ones((5, 2))
-    assert catalogue.evaluate(*nothing, ["coverage@3"]) == {"coverage@3": 0.0}
+    names = ["coverage@3", "mrr"]
+    assert catalogue.evaluate(*nothing, names) == dict.fromkeys(names, 0.0)
 
 
 def test_large_counts_are_exact():
@@ -188,13 +156,11 @@ def test_large_counts_are_exact():
 
 
 def test_states_are_merged(rng):
-    scores = rng.normal(size=(6, LIST_SIZE))
-    labels = np.zeros_like(scores)
-    group = RankingMetrics([*all_metrics(2), NDCG(k=2)])
-    first, second, whole = group, twin(group), twin(group)
-    first.update_state(labels[:2], scores[:2])
-    second.update_state(labels[2:], scores[2:])
-    whole.update_state(labels, scores)
+    given = np.zeros((6, LIST_SIZE)), rng.normal(size=(6, LIST_SIZE))
+    whole = RankingMetrics([*all_metrics(2), NDCG(k=2)])
+    first, second = twin(whole), twin(whole)
+    for metric, rows in ((first, slice(2)), (second, slice(2, 6)), (whole, slice(6))):
+        metric.update_state(*(x[rows] for x in given))
     merged = utils.merge_state(first, [utils.export_state(second)])
     assert results(merged) == pytest.approx(results(whole), abs=1e-6)
     with pytest.raises(ValueError, match=r"names and shapes that `metric` has") as e:
@@ -207,19 +173,21 @@ def test_compiled(way, rng):
     skip_unless_here(way)
     scores = rng.integers(0, 3, (40, LIST_SIZE)).astype("float32")
     labels = rng.integers(-1, 2, scores.shape).astype("float32")
-    weights = np.ones_like(scores)
     group = RankingMetrics(all_metrics(2, seed=1))
-    eager = [twin(metric) for metric in group.members]
+    eager = twin(group)
     update = WAYS[way](group)
     for part in (slice(0, 30), slice(30, 40)):
-        batch = labels[part], scores[part], weights[part]
+        batch = labels[part], scores[part], np.ones_like(scores[part])
         update(*batch)
-        for metric in eager:
-            metric.update_state(*batch)
-    for pair in zip(group.members, eager, strict=True):
-        np.testing.assert_array_equal(
-            *(ops.convert_to_numpy(metric.counts) for metric in pair)
-        )
+        eager.update_state(*batch)
+    np.testing.assert_equal(*map(utils.export_state, (group, eager)))
+
+
+def model_with(metrics, loss):
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics)
+    return model
 
 
 @pytest.mark.trains
@@ -228,12 +196,8 @@ def test_in_fit(rng):
     y = rng.integers(0, LIST_SIZE, 20)
     arguments = {"sparse_labels": True, "seed": 1}
     members = [NDCG(k=3, **arguments), *all_metrics(3, **arguments)]
-    group = RankingMetrics(members, prefix="group_")
-    metrics = [*all_metrics(2, **arguments), group]
-    inputs = keras.Input((4,))
-    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
-    loss = "sparse_categorical_crossentropy"
-    model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics)
+    metrics = [*all_metrics(2, **arguments), RankingMetrics(members, prefix="group_")]
+    model = model_with(metrics, "sparse_categorical_crossentropy")
     stop = keras.callbacks.EarlyStopping(monitor="gini_at_2", patience=3)
     given = {"batch_size": 8, "verbose": 0}
     history = model.fit(x, y, callbacks=[stop], shuffle=False, **given).history
@@ -249,17 +213,14 @@ def test_in_fit(rng):
 
 
 def test_saved_with_a_model(tmp_path):
-    metrics = [*all_metrics(2), RankingMetrics(["ndcg@3", Gini(3, LIST_SIZE)])]
-    inputs = keras.Input((LIST_SIZE,))
-    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
-    model.compile(keras.optimizers.SGD(0.0), loss="mse", metrics=metrics)
-    x = np.ones((3, LIST_SIZE), "float32")
-    model.evaluate(x, x, verbose=0)
+    group = RankingMetrics(["ndcg@3", Gini(3, LIST_SIZE)])
+    model = model_with([*all_metrics(2), group], "mse")
+    data = np.ones((3, 4), "float32"), np.ones((3, LIST_SIZE), "float32")
+    given = {"return_dict": True, "verbose": 0}
+    logs = model.evaluate(*data, **given)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    given = {"return_dict": True, "verbose": 0}
-    logs = model.evaluate(x, x, **given)
-    assert logs == loaded.evaluate(x, x, **given)
+    assert logs == loaded.evaluate(*data, **given)
     assert {"coverage_at_2", "novelty_at_2", "gini_at_3"} < set(logs)
 
 
@@ -270,62 +231,40 @@ def shown(*given):
     return Coverage(2, 5).update_state(*given)
 
 
-def in_group(order):
-    RankingMetrics(["mrr", Coverage(1, 4)]).update_state(order)
+def of_four(metric):
+    catalogue.evaluate([0], ROW, np.ones((4, 4)), [metric])
 
 
+ODD = "`popularity` should be numbers {}, one for each item. Received: invalid values"
+BELOW_0 = ODD.format("of 0 or more") + " (1 of 2), such as -1.0"
+NO_SHARES = ODD.format("above 0 and up to 1") + " (2 of 3), such as 0.0"
 SHOWN = "`y_true` should hold the ids of the shown items, or come with the scores "
 SHOWN += "of all items in `y_pred`. Received: "
+NO_ITEMS = "`items` should be the number of items of the catalogue. Only `keras_rank."
+NO_ITEMS += "catalogue` knows it by itself. Received: items=None, of 'coverage_at_2'"
+NO_ERROR = "Only metrics that are means over lists have a standard error. Received: 'g"
+NO_ERRORS = "have none. Received: standard_errors=True with 'gini_at_2'"
+ERRORS = [
+    (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
+    (lambda: Coverage(2, 0), "`items` should be a positive integer or None. Received"),
+    (lambda: Gini(2, shuffle_ties="average"), "as each rank needs a single item."),
+    (lambda: AveragePopularity(2, [3.0, -1.0]), BELOW_0),
+    (lambda: Novelty(2, [0.5, 0.0, np.nan]), NO_SHARES),
+    (lambda: Novelty(2, [[0.5, 0.1]]), "Received: popularity.shape=(1, 2)"),
+    (lambda: Coverage(2).update_state(ROW, ROW), NO_ITEMS),
+    (lambda: shown(ROW, ROW), "of shape (batch, 5). Received: y_pred.shape=(1, 4)"),
+    (lambda: shown([[1]]), "padded with -1. Received: y_true.shape=(1, 1)"),
+    (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
+    (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
+    (lambda: shown(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
+    (lambda: of_four(Gini(2, 5)), "candidates, 4. Received: items=5, of 'gini_at_"),
+    (lambda: of_four(Novelty(2, [1, 1])), "4 candidates. Received: 2 numbers, of 'nov"),
+    (lambda: Gini(2, 4).standard_error(), NO_ERROR),
+    (lambda: RankingMetrics(["gini@2"], standard_errors=True), NO_ERRORS),
+]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
-        (lambda: Coverage(2, 0), "`items` should be a positive integer or None. Recei"),
-        (lambda: Gini(2, shuffle_ties="average"), "as each rank needs a single item."),
-        (
-            lambda: AveragePopularity(2, [3.0, -1.0]),
-            "`popularity` should be numbers of 0 or more, one for each item. "
-            "Received: invalid values (1 of 2), such as -1.0",
-        ),
-        (
-            lambda: Novelty(2, [0.5, 0.0, np.nan]),
-            "`popularity` should be numbers above 0 and up to 1, one for each item. "
-            "Received: invalid values (2 of 3), such as 0.0",
-        ),
-        (lambda: Novelty(2, [[0.5, 0.1]]), "Received: popularity.shape=(1, 2)"),
-        (
-            lambda: Coverage(2).update_state(ROW, ROW),
-            "`items` should be the number of items of the catalogue. Only "
-            "`keras_rank.catalogue` knows it by itself. Received: items=None, of "
-            "'coverage_at_2'",
-        ),
-        (lambda: shown(ROW, ROW), "of shape (batch, 5). Received: y_pred.shape=(1, 4)"),
-        (lambda: shown([[1]]), "padded with -1. Received: y_true.shape=(1, 1)"),
-        (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
-        (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
-        (lambda: in_group(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
-        (
-            lambda: catalogue.evaluate([0], ROW, np.ones((4, 4)), [Gini(2, 5)]),
-            "the number of candidates, 4. Received: items=5, of 'gini_at_2'",
-        ),
-        (
-            lambda: catalogue.evaluate([0], ROW, np.ones((4, 4)), [Novelty(2, [1, 1])]),
-            "`popularity` should have a number for each of the 4 candidates. Received: "
-            "2 numbers, of 'novelty_at_2'",
-        ),
-        (
-            lambda: Gini(2, 4).standard_error(),
-            "Only metrics that are means over lists have a standard error. "
-            "Received: 'gini_at_2'",
-        ),
-        (
-            lambda: RankingMetrics(["gini@2"], standard_errors=True),
-            "have none. Received: standard_errors=True with 'gini_at_2'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), ERRORS)
 def test_errors(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
@@ -351,25 +290,21 @@ def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
     # Queries and candidates in several blocks.
     monkeypatch.setattr(tiles, "TILE", 8)
     scores, ids = rng.integers(0, 4, (5, 13)), rng.integers(0, 13, (5, 2))
-    queries = rng.normal(size=(5, 3)).astype("float32")
-    items = rng.normal(size=(13, 3)).astype("float32")
+    queries, items = (rng.normal(size=(n, 3)).astype("float32") for n in (5, 13))
+    popularity = np.arange(1, 14) / 16
 
     def numbers():
         arguments = {"sparse_labels": True, "seed": 1}
-        popularity = np.arange(1, 14) / 16
         metrics = all_metrics(2, 13, popularity, popularity, **arguments)
         for metric in metrics:
             metric.update_state(ids, scores)
             metric.update_state(ids)
-        found = results_of(metrics)
+        found, given = results_of(metrics), {"exclude": [[1, 2]] * 5, "block_size": 4}
         for candidates in (items, lambda: iter([items[:9], items[9:]])):
-            arguments = {"exclude": [[1, 2]] * 5, "block_size": 4}
-            names = ["mrr", "coverage@2"]
-            found += catalogue.evaluate(
-                ids, queries, candidates, names, verbose=0, **arguments
-            ).values()
-            best = catalogue.top_k(queries, candidates, 3, **arguments)
-            found += ops.convert_to_numpy(best[1]).ravel().tolist()
+            task, names = (ids, queries, candidates), ["mrr", "coverage@2"]
+            found += catalogue.evaluate(*task, names, verbose=0, **given).values()
+            _, best = catalogue.top_k(queries, candidates, 3, **given)
+            found += ops.convert_to_numpy(best).ravel().tolist()
         return found
 
     # First, as what is compiled is kept.
@@ -385,8 +320,7 @@ def test_a_graph_of_unknown_sizes_fails_for_another_catalogue(backend):
 
     unknown = tf.TensorSpec((None, None))
     for sparse_labels, labels in ((False, np.ones((2, 7))), (True, np.ones((2, 1)))):
-        metric = Coverage(3, 7, sparse_labels=sparse_labels)
-        other = Coverage(3, 8, sparse_labels=sparse_labels)
+        metric, other = (Coverage(3, x, sparse_labels=sparse_labels) for x in (7, 8))
         given = [tf.constant(x, "float32") for x in (labels, np.ones((2, 7)))]
         tf.function(metric.update_state, [unknown] * 2)(*given)
         assert int(metric.counts.numpy().sum()) == 6

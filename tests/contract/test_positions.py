@@ -7,21 +7,16 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy.sparse import csr_matrix
+from targets import values_of
 
-from keras_rank import RankingModel, functional
-from keras_rank.metrics import (
-    NDCG,
-    Gini,
-    HitRate,
-    MeanReciprocalRank,
-    PrecisionAtK,
-    RankingMetrics,
-)
+from keras_rank import RankingModel, functional, metrics
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 from keras_rank.utils import exclude_items
 
 SEQUENCES, TIME, ITEMS, TARGETS = 5, 4, 7, 3
 LENGTHS = [4, 1, 3, 0, 2]
 ARE_POSITIONS = np.arange(TIME) < np.array(LENGTHS)[:, None]
+OF_IDS = {"sparse_labels": True, "seed": 1}
 
 
 @pytest.fixture
@@ -45,12 +40,12 @@ def graded(rng):
     return np.where(ARE_POSITIONS[..., None], ids, -1), labels
 
 
-def make_metrics(**arguments):
+def make_metrics():
     """Under every rule of ties, weighed alike or by what is relevant."""
     return [
-        NDCG(k=3, sparse_labels=True, seed=1, **arguments),
-        MeanReciprocalRank(sparse_labels=True, shuffle_ties=False, **arguments),
-        PrecisionAtK(k=2, sparse_labels=True, shuffle_ties="average", **arguments),
+        NDCG(k=3, **OF_IDS),
+        MeanReciprocalRank(shuffle_ties=False, **OF_IDS),
+        metrics.PrecisionAtK(k=2, shuffle_ties="average", **OF_IDS),
     ]
 
 
@@ -88,29 +83,15 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS.keys())
-@pytest.mark.parametrize("is_tensor", [False, True])
-def test_each_position_is_a_list(ids, scores, weights, is_tensor):
+@pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
+def test_each_position_is_a_list(ids, scores, weights):
     of_lists = weights
     if np.ndim(weights) > 0:
         columns = np.reshape(weights, (SEQUENCES, -1))
         of_lists = np.broadcast_to(columns, ids.shape)
-    given = (ids, scores, weights)
-    if is_tensor:
-        given = [None if x is None else ops.convert_to_tensor(x) for x in given]
-    assert_the_same(kept(ARE_POSITIONS, ids, scores, of_lists), given)
-
-
-def test_an_example_by_hand():
-    """Ranks 1, 2, none (padding) and 3 of four items: the third is no list."""
-    scores = [[[4, 3, 2, 1], [3, 4, 2, 1]], [[4, 3, 2, 1], [4, 3, 2, 1]]]
-    metric = MeanReciprocalRank(sparse_labels=True)
-    metric.update_state([[0, 0], [-1, 2]], scores)
-    assert float(metric.result()) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
-    values = functional.reciprocal_rank([[0, 0], [-1, 2]], scores, sparse_labels=True)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(values), [1, 1 / 2, np.nan, 1 / 3], rtol=1e-6
-    )
+    given = ids, scores, weights
+    tensors = [None if x is None else ops.convert_to_tensor(x) for x in given]
+    assert_the_same(kept(ARE_POSITIONS, ids, scores, of_lists), given, tensors)
 
 
 def test_graded_targets(graded, scores, rng):
@@ -137,23 +118,16 @@ def test_several_targets_and_masks(rng, scores, number):
 
 
 def test_sequences_of_uneven_length(ids, scores, graded):
-    weights = np.arange(20.0).reshape(5, 4) % 3
-    as_lists = [x.tolist() for x in cut(scores)]
-    assert_the_same(
-        (ids, scores, weights),
-        (cut(ids), cut(scores), cut(weights)),
-        (cut(ids), as_lists, cut(weights)),
-    )
+    given = ids, scores, np.arange(20.0).reshape(5, 4) % 3
+    rows = [*map(cut, given)]
+    assert_the_same(given, rows, [[row.tolist() for row in x] for x in rows])
     labels = {"ids": graded[0], "labels": graded[1]}
     uneven = {name: cut(x) for name, x in labels.items()}
     assert_the_same((labels, scores), (uneven, cut(scores)))
     # Labels are looked at where lists are ranked, as a metric may compare them.
-    make = {"sparse_labels": True, "seed": 1}
-    order = functional.rank(uneven, cut(scores), **make)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(functional.ndcg(order)),
-        ops.convert_to_numpy(functional.ndcg(uneven, cut(scores), **make)),
-    )
+    order = functional.rank(uneven, cut(scores), **OF_IDS)
+    expected = values_of(functional.ndcg, uneven, cut(scores), **OF_IDS)
+    np.testing.assert_array_equal(values_of(functional.ndcg, order), expected)
 
 
 def test_columns_of_lists(ids, scores):
@@ -178,10 +152,8 @@ def test_ragged_tensors(ids, scores, backend):
         import torch
 
         nested = functools.partial(torch.nested.nested_tensor, layout=torch.jagged)
-        given = [
-            nested([torch.as_tensor(row) for row in cut(part) if len(row)])
-            for part in (ids, scores)
-        ]
+        rows = ([x for x in cut(part) if len(x)] for part in (ids, scores))
+        given = [nested([*map(torch.as_tensor, part)]) for part in rows]
     else:
         pytest.skip("has no ragged tensors")
     assert_the_same((ids, scores), given)
@@ -190,23 +162,19 @@ def test_ragged_tensors(ids, scores, backend):
 def test_functions_groups_and_exposure(ids, scores):
     """Of more axes too, as of several samples of a sequence."""
     flat = kept(ARE_POSITIONS, ids, scores)
-    group, of_lists = (
-        RankingMetrics(make_metrics(), standard_errors=True) for _ in range(2)
-    )
-    assert group(ids[None], scores[None]) == of_lists(*flat)
-    given = {"k": 3, "sparse_labels": True, "seed": 1}
-    values = ops.convert_to_numpy(functional.ndcg(ids, scores, **given))
+    in_group = functools.partial(RankingMetrics, standard_errors=True)
+    found = in_group(make_metrics())(ids[None], scores[None])
+    assert found == in_group(make_metrics())(*flat)
+    values = values_of(functional.ndcg, ids, scores, k=3, **OF_IDS)
     np.testing.assert_array_equal(np.isnan(values), ~ARE_POSITIONS.reshape(-1))
-    order = functional.rank(ids, scores, **given)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(functional.ndcg(order, k=3)), values
-    )
-    gini = Gini(k=2, items=ITEMS, sparse_labels=True, shuffle_ties=False)
+    order = functional.rank(ids, scores, k=3, **OF_IDS)
+    np.testing.assert_array_equal(values_of(functional.ndcg, order, k=3), values)
+    gini = metrics.Gini(k=2, items=ITEMS, shuffle_ties=False, **OF_IDS)
     assert result(gini, ids, scores) == result(gini, *flat)
 
 
 def test_what_is_not_understood_is_an_error(ids, scores):
-    metric = HitRate(k=2, sparse_labels=True)
+    metric = MeanReciprocalRank(sparse_labels=True)
     uneven = [x[:2] for x in ids[:2]] + [ids[2]], list(scores[:3])
     shorter = [ids[0], ids[1][:2]], [scores[0], scores[1][:3]]
     matrix = csr_matrix(np.eye(5, 7))
@@ -230,34 +198,33 @@ def test_what_is_not_understood_is_an_error(ids, scores):
     assert float(metric.result()) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("shape", "items"), [((3, 2), 0), ((3, 2, 0), 4), ((0, 2), 4), ((3, 0, 1), 4)]
-)
-def test_nothing_anywhere(shape, items):
+def test_nothing_anywhere():
     """No items, no targets, no sequences, or no positions."""
-    given = np.full(shape, -1), np.zeros((*shape[:2], items))
-    values = ops.convert_to_numpy(functional.ndcg(*given, sparse_labels=True))
-    assert values.shape == (shape[0] * shape[1],)
-    assert np.isnan(values).all()
-    metric = MeanReciprocalRank(sparse_labels=True)
-    assert result(metric, *given) == 0.0
+    for shape, items in (((3, 2), 0), ((3, 2, 0), 4), ((0, 2), 4), ((3, 0, 1), 4)):
+        given = np.full(shape, -1), np.zeros((*shape[:2], items))
+        values = values_of(functional.ndcg, *given, sparse_labels=True)
+        assert values.shape == (shape[0] * shape[1],)
+        assert np.isnan(values).all()
+        assert result(MeanReciprocalRank(sparse_labels=True), *given) == 0.0
 
 
 def test_items_are_excluded_at_each_position(rng, scores):
     seen = rng.integers(-1, ITEMS, (SEQUENCES, TIME, 3))
-    found = ops.convert_to_numpy(exclude_items(scores, seen))
-    flat = exclude_items(scores.reshape(-1, ITEMS), seen.reshape(-1, 3))
-    np.testing.assert_array_equal(found.reshape(-1, ITEMS), ops.convert_to_numpy(flat))
+    found = values_of(exclude_items, scores, seen)
+    flat = values_of(exclude_items, scores.reshape(-1, ITEMS), seen.reshape(-1, 3))
+    np.testing.assert_array_equal(found.reshape(-1, ITEMS), flat)
     with pytest.raises(ValueError, match=r"with `item_ids` of the shape .batch, time"):
         exclude_items(scores, seen[:, 0])
 
 
-def sequence_model(model_class=keras.Model):
+def sequence_model(model_class, members, **weighted):
     keras.utils.set_random_seed(1)
     inputs = keras.Input((None,), dtype="int32")
     embedded = keras.layers.Embedding(ITEMS + 1, 4)(inputs + 1)
     hidden = keras.layers.GRU(8, return_sequences=True)(embedded)
-    return model_class(inputs, keras.layers.Dense(ITEMS)(hidden))
+    model = model_class(inputs, keras.layers.Dense(ITEMS)(hidden))
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=members, **weighted)
+    return model
 
 
 def loss(ids, scores):
@@ -273,12 +240,9 @@ def x(ids, rng):
 @pytest.mark.trains
 @pytest.mark.parametrize("model_class", [keras.Model, RankingModel])
 def test_in_fit_and_evaluate(x, ids, rng, model_class):
-    model = sequence_model(model_class)
-    mrr = MeanReciprocalRank(sparse_labels=True)
-    ndcg = NDCG(k=3, sparse_labels=True, seed=1)
-    still = keras.optimizers.SGD(0.0)
-    group = RankingMetrics([NDCG(k=3, sparse_labels=True, seed=1)])
-    model.compile(still, loss, metrics=[mrr], weighted_metrics=[group])
+    mrr, ndcg = MeanReciprocalRank(**OF_IDS), NDCG(k=3, **OF_IDS)
+    group = RankingMetrics([NDCG(k=3, **OF_IDS)])
+    model = sequence_model(model_class, [mrr], weighted_metrics=[group])
     y = ids
     if model_class is RankingModel:
         y = {"ids": np.maximum(ids, 0), "mask": ARE_POSITIONS}
@@ -295,9 +259,8 @@ def test_in_fit_and_evaluate(x, ids, rng, model_class):
 @pytest.mark.trains
 def test_graded_targets_in_a_ranking_model(x, graded):
     ids, labels = graded
-    ndcg = NDCG(k=3, sparse_labels=True, seed=1)
-    model = sequence_model(RankingModel)
-    model.compile("sgd", loss, metrics=[NDCG(k=3, sparse_labels=True, seed=1)])
+    ndcg = NDCG(k=3, **OF_IDS)
+    model = sequence_model(RankingModel, [NDCG(k=3, **OF_IDS)])
     scores = model.predict(x, verbose=0)
     masked = {"ids": ids, "labels": labels, "mask": np.ones(ids.shape, bool)}
     first = {"ids": ids[..., :1], "labels": labels[..., :1]}
@@ -306,7 +269,7 @@ def test_graded_targets_in_a_ranking_model(x, graded):
         assert logs["ndcg_at_3"] == pytest.approx(result(ndcg, y, scores), abs=1e-6)
     # Last, as Keras leaves no usable model after an error on JAX, and compiled anew, as
     # TensorFlow would trace both shapes as one of unknown rank.
-    model.compile("sgd", loss, metrics=[NDCG(k=3, sparse_labels=True)])
+    model.compile("sgd", loss, metrics=[NDCG(k=3, **OF_IDS)])
     y = {name: each[..., 0] for name, each in first.items()}
     with pytest.raises(ValueError, match=r"in the shape .batch, time, 1."):
         model.evaluate(x, y, verbose=0)
@@ -316,8 +279,7 @@ def test_graded_targets_in_a_ranking_model(x, graded):
 def test_ragged_sequences_of_tf_data(x, ids):
     tf = pytest.importorskip("tensorflow")
     x = x.astype("int32")
-    model = sequence_model(RankingModel)
-    model.compile("sgd", loss, metrics=[NDCG(k=3, sparse_labels=True, seed=1)])
+    model = sequence_model(RankingModel, [NDCG(k=3, **OF_IDS)])
     dense = model.evaluate(x, ids, return_dict=True, verbose=0)
     ragged = [tf.RaggedTensor.from_tensor(each, LENGTHS) for each in (x, ids)]
     batches = tf.data.Dataset.from_tensor_slices(tuple(ragged)).batch(2)

@@ -15,10 +15,7 @@ pytestmark = pytest.mark.programs
 
 QUERIES, ITEMS = ["q2", "q1", "q3"], ["d1", "d2", "d3", "d4"]
 QRELS = {"q1": {"d1": 2, "d3": 0, "d4": 1}, "q2": {"d2": 1}, "q3": {"d1": -1}}
-EXPECTED = {
-    "ids": [[1, -1], [0, 3], [-1, -1]],
-    "labels": [[1.0, -1.0], [2.0, 1.0], [-1.0, -1.0]],
-}
+EXPECTED = {"ids": [[1, -1], [0, 3], [-1, -1]], "labels": [[1, -1], [2, 1], [-1, -1]]}
 
 
 ROWS = [(q, d, g) for q, row in QRELS.items() for d, g in row.items()]
@@ -58,43 +55,39 @@ FILES = {
 }
 
 
+def in_lists(*given):
+    return {name: x.tolist() for name, x in targets_from_qrels(*given).items()}
+
+
 @pytest.mark.parametrize("form", [*FORMS, *FILES])
 def test_any_form_of_judgments(form, tmp_path):
     given = FORMS.get(form, lambda folder: file(folder, form, FILES[form]))
-    found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
-    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+    assert in_lists(given(tmp_path), QUERIES, ITEMS) == EXPECTED
 
 
-@pytest.mark.parametrize("form", ["array", "chunked_array"])
-def test_ids_of_pyarrow(form):
-    pyarrow = pytest.importorskip("pyarrow")
-    queries, items = (
-        pyarrow.chunked_array([x]) if form == "chunked_array" else pyarrow.array(x)
-        for x in (QUERIES, ITEMS)
-    )
-    found = targets_from_qrels(QRELS, queries, items)
-    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+def test_ids_of_pyarrow():
+    arrow = pytest.importorskip("pyarrow")
+    for convert in (arrow.array, lambda x: arrow.chunked_array([x])):
+        assert in_lists(QRELS, *map(convert, (QUERIES, ITEMS))) == EXPECTED
 
 
 def test_ids_of_torch():
     torch = pytest.importorskip("torch")
-    found = targets_from_qrels({7: {5: 1}}, torch.tensor([7]), torch.tensor([4, 5]))
-    assert found["ids"].tolist() == [[1]]
+    found = in_lists({7: {5: 1}}, torch.tensor([7]), torch.tensor([4, 5]))
+    assert found["ids"] == [[1]]
 
 
 def test_what_is_missing_is_told():
     with pytest.warns(UserWarning, match=r"`query_ids` without judgments \(1\): 'q4'"):
-        found = targets_from_qrels(QRELS, [*QUERIES, "q4"], ITEMS)
-    assert found["ids"][3].tolist() == [-1, -1]
+        found = in_lists(QRELS, [*QUERIES, "q4"], ITEMS)
+    assert found["ids"][3] == [-1, -1]
     message = r"Relevant items .* not in `item_ids` \(2\): 'd1', 'd4'"
     with pytest.warns(UserWarning, match=message):
-        found = targets_from_qrels(QRELS, QUERIES, ["d2", "d3"])
-    assert found["ids"].tolist() == [[0, -1], [-2, -2], [-1, -1]]
+        found = in_lists(QRELS, QUERIES, ["d2", "d3"])
+    assert found["ids"] == [[0, -1], [-2, -2], [-1, -1]]
 
 
 GRADES = "finite numbers as grades"
-NO_QUERIES = "`query_ids` should be a sequence of ids"
-NO_ITEMS = "`item_ids` should be a sequence of ids"
 
 
 WRONG = [
@@ -105,17 +98,13 @@ WRONG = [
     ([(["q1"], "d1", 1)], QUERIES, ITEMS, "Received: (['q1'], 'd1', 1) as row 0"),
     ([("q1", ["d1"], 1)], QUERIES, ITEMS, "Received: ('q1', ['d1'], 1) as row 0"),
     ({"q1": "d1"}, QUERIES, ITEMS, "Received: 'd1', for the query 'q1'"),
-    *(({"q1": {"d1": x}}, QUERIES, ITEMS, GRADES) for x in ("1", "1_0", np.nan)),
-    ({"q1": {"d1": 1e300}}, QUERIES, ITEMS, GRADES),
+    *(({"q1": {"d1": x}}, QUERIES, ITEMS, GRADES) for x in ("1", np.nan, 1e300)),
     ({"q1": {"d1": 2**60}}, QUERIES, ITEMS, f"{GRADES}, and integers below 2**53"),
-    (QRELS, QUERIES, [1, 2, 3], "Received: 1, 2, 3, and none of the 3"),
     (QRELS, QUERIES, np.arange(3), "Received: 0, 1, 2, and none of the 3"),
-    (QRELS, iter(QUERIES), ITEMS, NO_QUERIES),
+    (QRELS, iter(QUERIES), ITEMS, "`query_ids` should be a sequence of ids that"),
     (QRELS, QUERIES, np.array([ITEMS]), "Received: [['d1', 'd2', 'd3', 'd4']]"),
-    (QRELS, QUERIES, [*ITEMS, ["d5"]], NO_ITEMS),
+    (QRELS, QUERIES, [*ITEMS, ["d5"]], "`item_ids` should be a sequence of ids that"),
     (QRELS, "q1", ITEMS, "of ids. Received: a single id, 'q1'"),
-    (QRELS, QUERIES, "d1", NO_ITEMS),
-    (QRELS, 3, ITEMS, NO_QUERIES),
     (3, QUERIES, ITEMS, "`qrels` should be a dict, rows of a query, an item"),
     ({"q1": {"x": 0}}, ["q1"], ITEMS, "none of the 1 of `qrels`, 'x'"),
 ]
@@ -160,42 +149,35 @@ def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("relevant", [["d3"], {"d3"}])
 def test_relevant_items_without_grades(relevant):
-    targets = targets_from_qrels({"q": relevant}, ["q"], ITEMS)
-    assert targets["ids"].tolist() == [[2]]
-    assert targets["labels"].tolist() == [[1.0]]
+    found = in_lists({"q": relevant}, ["q"], ITEMS)
+    assert found == {"ids": [[2]], "labels": [[1.0]]}
 
 
 def test_the_numbers_of_trec_eval(rng):
     """Self-matches left out, and judged items that are no candidates."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    queries = rng.normal(size=(30, 8)).astype("float32")
-    items = rng.normal(size=(400, 8)).astype("float32")
+    queries, items = (rng.normal(size=(n, 8)).astype("float32") for n in (30, 400))
     query_ids, item_ids = ([f"d{i}" for i in range(n)] for n in (30, 400))
-    qrels = {
-        query: {
-            f"d{item}": int(rng.integers(0, 4))
-            for item in rng.choice(np.arange(30, 420), 25, replace=False)
-        }
-        for query in query_ids
-    }
+
+    def judged():
+        some = rng.choice(np.arange(30, 420), 25, replace=False)
+        return {f"d{item}": int(rng.integers(0, 4)) for item in some}
+
+    qrels = {query: judged() for query in query_ids}
     with pytest.warns(UserWarning, match="are not in `item_ids`"):
         targets = targets_from_qrels(qrels, query_ids, item_ids)
-    measures = {
-        "ndcg_cut_10": metrics.NDCG(k=10, gain_fn="linear", name="ndcg_cut_10"),
-        "map_cut_100": metrics.MeanAveragePrecision(k=100, name="map_cut_100"),
-        "recall_100": metrics.RecallAtK(k=100, name="recall_100"),
-        "recip_rank": metrics.MeanReciprocalRank(name="recip_rank"),
-    }
+    measures = [
+        metrics.NDCG(k=10, gain_fn="linear", name="ndcg_cut_10"),
+        metrics.MeanAveragePrecision(k=100, name="map_cut_100"),
+        metrics.RecallAtK(k=100, name="recall_100"),
+        metrics.MeanReciprocalRank(name="recip_rank"),
+    ]
     own = np.arange(30)[:, None]
-    found = catalogue.evaluate(
-        targets, queries, items, [*measures.values()], exclude=own
-    )
+    found = catalogue.evaluate(targets, queries, items, measures, exclude=own)
     run = {
         query: {d: float(s) for d, s in zip(item_ids, row, strict=True) if d != query}
         for query, row in zip(query_ids, queries @ items.T, strict=True)
     }
-    judged = pytrec_eval.RelevanceEvaluator(qrels, {*measures})
-    values = judged.evaluate(run).values()
-    for name in measures:
-        expected = np.mean([each[name] for each in values])
-        assert found[name] == pytest.approx(expected, abs=1e-6)
+    values = pytrec_eval.RelevanceEvaluator(qrels, {*found}).evaluate(run).values()
+    for name, value in found.items():
+        assert value == pytest.approx(np.mean([x[name] for x in values]), abs=1e-6)

@@ -1,6 +1,5 @@
 """Sparse targets in a whole catalogue: the same as labels for every item."""
 
-import functools
 import re
 
 import compiled
@@ -9,45 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keras import ops
-from registry import CASES_HERE, IS_SLOW
+from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
+from targets import OF_IDS, values_of
 from test_ways import LEVELS, scores_of, sparse_batch
 
 from keras_rank import functional, metrics
 from keras_rank.backends import backend
-from keras_rank.lists import standardize
 
-SPARSE = [
-    case
-    for case in CASES_HERE
-    if case.metric.takes_sparse_labels
-    and (case.arguments.get("relevance_threshold") or 1.0) <= 1.0
-    # Whose pairs have no cutoff here, and which has laws of its own.
-    and case.metric is not metrics.PairwiseAccuracy
-]
 BACKEND = keras.backend.backend()
-sparse_metrics = pytest.mark.parametrize("case", SPARSE, ids=str)
-
-# The shape of the dense lists elsewhere, so that compiled code is compiled once.
-ITEMS, TARGETS = LIST_SIZE, 4
 
 
-@st.composite
-def catalogues(draw, targets=TARGETS):
-    """Draws ids with padding and repetitions, and scores with ties and gaps."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    ids = rng.integers(-1, ITEMS, size=(BATCH, targets))
-    ids[rng.random(ids.shape) < rng.choice([0.0, 0.4])] = -1
-    scores = rng.integers(0, draw(st.integers(1, 12)), size=(BATCH, ITEMS)) / 2
-    scores = scores.astype("float32")
-    scores[rng.random(scores.shape) < rng.choice([0.0, 0.2])] = -np.inf
-    scores[rng.random(scores.shape) < rng.choice([0.0, 0.1])] = np.nan
-    weights = rng.choice([0.0, 0.5, 2.0], size=BATCH).astype("float32")
-    return ids, scores, weights
-
-
-def one_hot(ids, items=ITEMS):
+def one_hot(ids, items=LIST_SIZE):
     labels = np.zeros((len(ids), items), "float32")
     for row, targets in enumerate(ids):
         labels[row, targets[targets >= 0]] = 1.0
@@ -55,19 +27,18 @@ def one_hot(ids, items=ITEMS):
 
 
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
-@sparse_metrics
-@given(catalogue=catalogues(), k=cutoffs, shuffle_ties=ties)
-def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
-    ids, scores, weights = catalogue
+@pytest.mark.parametrize("case", OF_IDS, ids=str)
+@given(seed=st.integers(0, 2**32 - 1), k=cutoffs, shuffle_ties=ties)
+def test_sparse_equals_dense(case, seed, k, shuffle_ties):
+    rng = np.random.default_rng(seed)
+    # Of the shape of the dense lists elsewhere, so that code is compiled once.
+    ids, scores = (x[:BATCH] for x in sparse_batch(rng, LIST_SIZE, rng.choice(LEVELS)))
+    ids[rng.random(ids.shape) < rng.choice([0.0, 0.4])] = -1
+    weights = rng.choice([0.0, 0.5, 2.0], size=BATCH).astype("float32")
     arguments = {"k": k, "shuffle_ties": shuffle_ties}
-    expected = case.values(one_hot(ids), scores, **arguments)
-    found = case.values(ids, scores, sparse_labels=True, **arguments)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(found),
-        ops.convert_to_numpy(expected),
-        rtol=2e-6,
-        atol=2e-6,
-    )
+    expected = values_of(case.values, one_hot(ids), scores, **arguments)
+    found = values_of(case.values, ids, scores, sparse_labels=True, **arguments)
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
     dense, sparse = case.make(**arguments), case.make(sparse_labels=True, **arguments)
     for part in (slice(0, 4), slice(4, BATCH)):
         dense.update_state(one_hot(ids)[part], scores[part], weights[part])
@@ -96,11 +67,9 @@ def assert_sparse_is_dense(ids, scores, k, shuffle_ties):
     sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
     targets = ids if ids.ndim == 2 else ids[:, None]
     dense = functional.rank(one_hot(targets, scores.shape[1]), scores, **arguments)
-    for case in SPARSE:
-        found, expected = (
-            ops.convert_to_numpy(case.function(order, k=k, **case.arguments))
-            for order in (sparse, dense)
-        )
+    for case in OF_IDS:
+        how = {"k": k, **case.arguments}
+        found, expected = (values_of(case.function, x, **how) for x in (sparse, dense))
         np.testing.assert_allclose(found, expected, atol=4e-6, err_msg=case.name)
 
 
@@ -140,80 +109,24 @@ def test_compiled(way, k, shuffle_ties, rng):
     compiled.skip_unless_here(way)
     if way == "torch.compile":
         pytest.skip("takes long: in test_accelerators.py it is one graph")
-    metric, eager = (
-        metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
-        for _ in range(2)
-    )
+    make = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": True, "seed": 1}
+    metric, eager = (metrics.NDCG(**make) for _ in range(2))
     update = compiled.WAYS[way](metric)
     for levels in LEVELS:
-        ids, scores = sparse_batch(rng, ITEMS, levels)
+        ids, scores = sparse_batch(rng, LIST_SIZE, levels)
         batch = ids.astype("float32"), scores, np.ones((len(ids), 1), "float32")
         update(*batch)
         eager.update_state(*batch)
         assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
 
 
-@pytest.mark.parametrize(
-    "ids", [[[2**24 + 1], [5, 2**24 + 1]], [[5.0, 2.0**24 + 1]], [[2**24 + 1, np.nan]]]
-)
-def test_ids_are_not_rounded(ids):
-    tensor, _ = standardize.read_targets("y_true", ids)
-    read = ops.convert_to_numpy(tensor)
-    expected = [[x for x in row if not np.isnan(x)] for row in ids]
-    assert [row[row >= 0].tolist() for row in read] == expected
-    assert np.all(ops.convert_to_numpy(standardize.are_items(tensor, 2**24 + 2)))
-
-
-def test_shapes_of_ids():
-    scores = [[0.1, 0.9, 0.5], [0.3, 0.2, 0.1]]
-    for ids in ([1, 2], [[1], [2]], [[1, -1], [-1, 2]], [[1], [2, 2]], [1.0, 2.0]):
-        values = functional.reciprocal_rank(ids, scores, sparse_labels=True)
-        np.testing.assert_allclose(ops.convert_to_numpy(values), [1, 1 / 3])
-
-
-@pytest.mark.parametrize(
-    ("ids", "scores", "message"),
-    [
-        (
-            [3],
-            [[0.1, 0.2, 0.3]],
-            "`y_true` should hold ids below the number of items, 3. "
-            "Received: a larger id, 3, in row 0",
-        ),
-        (
-            [0, 1],
-            [[0.1, 0.2, 0.3]],
-            "`y_true` and `y_pred` should have the same number of lists. Received: "
-            "y_true.shape=(2, 1), y_pred.shape=(1, 3)",
-        ),
-        (
-            [0],
-            [0.1, 0.2, 0.3],
-            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
-            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
-            "y_true.shape=(1,), y_pred.shape=(3,)",
-        ),
-    ],
-)
-def test_bad_targets(ids, scores, message):
-    metric = metrics.HitRate(k=1, sparse_labels=True)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        metric.update_state(ids, scores)
-    assert float(metric.result()) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("ids", "scores"),
-    [
-        ([[0, 1]], [[0.9, 0.1]]),
-        ([[1, 0, -1]], [[0.9, 0.8, 0.1]]),
-        ({"labels": [[1, 0, 0]], "mask": [[1, 1, 0]]}, [[0.9, 0.8, 0.1]]),
-    ],
-)
-def test_ids_of_0_and_1_that_are_as_many_as_items(ids, scores):
+def test_ids_of_0_and_1_that_are_as_many_as_items():
     """Which no labels of items need be: none is given twice."""
-    values = functional.recall(ids, scores, k=1, sparse_labels=True)
-    assert float(values[0]) == 0.5
+    masked = {"labels": [[1, 0, 0]], "mask": [[1, 1, 0]]}
+    for ids, items in (([[0, 1]], 2), ([[1, 0, -1]], 3), (masked, 3)):
+        scores = [[0.9, 0.8, 0.1][:items]]
+        values = functional.recall(ids, scores, k=1, sparse_labels=True)
+        assert float(values[0]) == 0.5
 
 
 def test_no_ids_at_all_are_not_labels():
@@ -222,46 +135,28 @@ def test_no_ids_at_all_are_not_labels():
     assert float(metric.result()) == 0.0
 
 
-NEEDS_ALL = (
-    "`sparse_labels` should be False for a metric that needs the labels of all items. "
-    "Received: sparse_labels=True"
-)
+SHAPES = "or (batch, targets) and `y_pred` the shape (batch, items). Received: "
+NEEDS_ALL = "`sparse_labels` should be False for a metric that needs the labels of all "
+NEEDS_ALL += "items. Received: sparse_labels=True"
 
 
 @pytest.mark.parametrize(
-    ("make", "flag", "message"),
+    ("call", "given", "message"),
     [
+        (functional.recall, ([0, 1], [[1, 2]]), "y_true.shape=(2, 1), y_pred.shape=(1"),
         (
-            metrics.HitRate,
-            "yes",
-            "`sparse_labels` should be True or False. Received: sparse_labels='yes'",
+            functional.recall,
+            ([0], [1, 2]),
+            f"{SHAPES}y_true.shape=(1,), y_pred.shape=(",
         ),
-        (metrics.BPref, True, NEEDS_ALL),
-        (metrics.FallOut, True, NEEDS_ALL),
-        (functools.partial(functional.bpref, [0], [[0.1, 0.2]]), True, NEEDS_ALL),
-        (functools.partial(functional.fall_out, [0], [[0.1, 0.2]]), True, NEEDS_ALL),
+        (functional.bpref, ([0], [[0.1, 0.2]]), NEEDS_ALL),
+        (functional.fall_out, ([0], [[0.1, 0.2]]), NEEDS_ALL),
+        (metrics.BPref, (), NEEDS_ALL),
     ],
 )
-def test_bad_flags(make, flag, message):
+def test_errors(call, given, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        make(sparse_labels=flag)
-
-
-def test_a_metric_says_that_it_takes_them():
-    class FirstRank(metrics.RankingMetric):
-        def compute(self, lists, ranking):
-            return ops.max(ranking.take(lists.relevance) / ranking.ranks, axis=1)
-
-    with pytest.raises(ValueError, match="`sparse_labels` should be False"):
-        FirstRank(sparse_labels=True)
-    FirstRank.takes_sparse_labels = True
-    found = FirstRank(sparse_labels=True)([1], [[0.9, 0.1, 0.5]])
-    assert float(found) == pytest.approx(1 / 3)
-
-
-def test_it_is_saved():
-    metric = metrics.NDCG(k=3, sparse_labels=True)
-    assert metrics.NDCG.from_config(metric.get_config()).sparse_labels
+        call(*given, sparse_labels=True)
 
 
 def test_lists_without_targets_weigh_as_items_do():
