@@ -35,10 +35,8 @@ def of_catalogue(model, targets=TARGETS, metrics=("mrr",), **arguments):
 
 def of_rows(model, targets=TARGETS, metrics=("mrr",), by=None, **arguments):
     labels = PAIRS[:, 1] == targets[PAIRS[:, 0]]
-    arguments |= {
-        "model": OfPairs(model),
-        "by": None if by is None else by[PAIRS[:, 0]],
-    }
+    by = None if by is None else by[PAIRS[:, 0]]
+    arguments |= {"model": OfPairs(model), "by": by}
     return GroupedEvaluation(PAIRS, labels, PAIRS[:, 0], metrics, **arguments)
 
 
@@ -56,7 +54,6 @@ def of_batches(model, targets=TARGETS, metrics=("mrr",), sample_weight=None):
 
 
 FORMS = [of_catalogue, of_rows, of_lists]
-EACH = pytest.mark.parametrize("make", FORMS)
 ALL = pytest.mark.parametrize("make", [*FORMS, of_batches])
 
 
@@ -159,25 +156,15 @@ def test_averaged_weights_outlive_an_evaluation(tmp_path):
 
 
 @pytest.mark.trains
-def test_averaged_weights_need_an_optimizer_that_averages():
-    model = build()
-    with pytest.raises(ValueError, match="`use_ema=True` is set on the optimizer"):
-        fit(model, of_catalogue(model), keras.callbacks.SwapEMAWeights())
-
-
-@pytest.mark.trains
 @pytest.mark.parametrize(
-    "make",
+    "early",
     [
-        lambda folder: keras.callbacks.EarlyStopping("loss"),
-        lambda folder: keras.callbacks.CSVLogger(folder / "log.csv"),
-        lambda folder: keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: None),
-        lambda folder: keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
-        lambda folder: keras.callbacks.TensorBoard(folder),
+        keras.callbacks.EarlyStopping("loss"),
+        keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: None),
     ],
 )
-def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
-    model, early = build(), make(tmp_path)
+def test_who_reads_the_logs_too_early_is_told(early):
+    model = build()
     evaluations = [make(model, prefix=f"{make.__name__}_") for make in FORMS]
     with pytest.warns(UserWarning, match="listed after") as caught:
         fit(model, early, *evaluations, epochs=1)
@@ -188,7 +175,7 @@ def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
         assert f"such as '{callback.prefix}mrr'" in words
 
 
-@EACH
+@pytest.mark.parametrize("make", FORMS)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -224,16 +211,14 @@ def test_lists_without_a_relevant_item_are_warned_of(make):
     evaluated(make(model, HALF, sample_weight=HALF >= 0), model)
 
 
-@pytest.mark.parametrize(
-    ("make", "times"),
-    [(of_catalogue, 1), (of_rows, 1), (of_lists, 1), (of_batches, ITEMS)],
-)
-def test_weights_that_are_none_are_warned_of(make, times):
+@ALL
+def test_weights_that_are_none_are_warned_of(make):
     model = build()
     weights = np.array([1.0, np.nan, 1.0, -2.0, 0.0, 1.0])
     callback = make(model, sample_weight=weights)
-    number, row = f"{2 * times} of {6 * times}", times
-    message = f"{number} weights that are negative or NaN, the first, nan, in row {row}"
+    times = ITEMS if make is of_batches else 1
+    message = f"{2 * times} of {6 * times} weights that are negative or NaN, the first,"
+    message += f" nan, in row {times}"
     with pytest.warns(UserWarning, match=message):
         evaluated(callback, model)
     evaluated(callback, model)

@@ -1,6 +1,5 @@
 """On several devices, `fit` and `evaluate` give the number of one."""
 
-import functools
 import json
 import os
 import pathlib
@@ -23,52 +22,34 @@ PLACES = {
 }
 
 
-@functools.cache
 def printed_by(script):
     """What a script prints where there are several devices."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    flags += " --xla_force_host_platform_device_count=4"
+    several = " --xla_force_host_platform_device_count=4"
+    env = {**os.environ, "XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + several}
     command = [sys.executable, str(SUPPORT / script)]
-    given = {"env": {**os.environ, "XLA_FLAGS": flags}, "text": True}
-    done = subprocess.run(command, capture_output=True, check=False, **given)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def replicas():
-    """Results by name, by place."""
-    return printed_by("replicas.py")
 
 
 @pytest.mark.slow
 @pytest.mark.trains
 def test_several_devices_give_the_numbers_of_one(backend):
-    found = {place: dict(results) for place, results in replicas().items()}
+    """JAX counts the lists of all devices; TensorFlow's replicas count their own."""
+    found = printed_by("replicas.py")
     one = found.pop("1 devices")
-    one.pop("shuffled", None)
+    shuffled = one.pop("shuffled", None)
     assert set(found) == set(PLACES[backend])
     for place, several in found.items():
-        several.pop("shuffled", None)
+        of_several = several.pop("shuffled", None)
         assert several == pytest.approx(one, abs=1e-6), place
-
-
-@pytest.mark.slow
-@pytest.mark.trains
-def test_ties_on_several_devices(backend):
-    """JAX counts the lists of all devices; TensorFlow's replicas count their own."""
-    if backend == "torch":
-        pytest.skip("its processes are as separate as the metrics of the next test")
-    found = replicas()
-    one = found["1 devices"]
-    assert one["stable"] == 1.0
-    for place in PLACES[backend]:
-        several = found[place]
-        if backend == "jax":
-            assert several["shuffled"] == pytest.approx(one["shuffled"], abs=1e-6)
-        else:
-            assert several["shuffled"] != one["shuffled"]
-        # Four deviations of a mean of 5,000 values between 0 and 1, at most.
-        assert several["shuffled"] == pytest.approx(one["average"], abs=0.0283)
+        # Processes of torch are as separate as the metrics of the next test.
+        if backend != "torch":
+            assert one["stable"] == 1.0
+            is_of_one = of_several == pytest.approx(shuffled, abs=1e-6)
+            assert is_of_one == (backend == "jax")
+            # Four deviations of a mean of 5,000 values between 0 and 1, at most.
+            assert of_several == pytest.approx(one["average"], abs=0.0283)
 
 
 @pytest.mark.slow

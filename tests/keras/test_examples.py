@@ -35,24 +35,11 @@ def run(backend, monkeypatch, capsys):
 
 # Where an example trains, it is told the backend; elsewhere any backend will do.
 TOLD = [
-    """parser.add_argument(
-    "--backend",
-    default=os.environ.get("KERAS_BACKEND", "jax"),
-    choices=["jax", "tensorflow", "torch"],
-)
-""",
-    """arguments = parser.parse_args()
-os.environ["KERAS_BACKEND"] = arguments.backend
-
-import keras  # noqa: E402
-""",
+    'default=os.environ.get("KERAS_BACKEND", "jax"),\n',
+    'choices=["jax", "tensorflow", "torch"],\n)\n',
+    'os.environ["KERAS_BACKEND"] = arguments.backend\n\nimport keras  # noqa: E402\n',
 ]
-ANY = [
-    """# All backends give the same numbers, and NumPy is always installed with Keras.
-os.environ.setdefault("KERAS_BACKEND", "numpy")
-
-import"""
-]
+ANY = ['with Keras.\nos.environ.setdefault("KERAS_BACKEND", "numpy")\n\nimport']
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.stem)
@@ -173,16 +160,8 @@ def test_learning_to_rank(tmp_path, by_qid, rng, run):
             lines.append(f"{int(4 * value)} {qid}1:{value:.3f} 3:{noise:.3f}")
     (tmp_path / "train").write_text("\n".join(lines))
     (tmp_path / "groups").write_text("\n".join(map(str, sizes)))
-    arguments = [
-        "--epochs",
-        2,
-        "--folds",
-        2,
-        "--seeds",
-        1,
-        "--train",
-        tmp_path / "train",
-    ]
+    arguments = ["--epochs", 2, "--folds", 2, "--seeds", 1]
+    arguments += ["--train", tmp_path / "train"]
     arguments += [] if by_qid else ["--groups", tmp_path / "groups"]
     printed = run("learning_to_rank.py", *arguments, on="torch")
     table, difference = printed.split("held-out queries")[1].split("\n\n")
@@ -192,9 +171,8 @@ def test_learning_to_rank(tmp_path, by_qid, rng, run):
     random, feature, model = rows["ndcg@10"]
     assert random < feature
     assert feature == 1.0
-    of_difference, error, low, high = map(
-        float, re.findall(r"(-?\d\.\d{4})", difference)
-    )
+    numbers = map(float, re.findall(r"(-?\d\.\d{4})", difference))
+    of_difference, error, low, high = numbers
     assert of_difference == pytest.approx(model - feature, abs=1e-4)
     assert low < of_difference < high
     assert high - low == pytest.approx(2 * 1.96 * error, abs=4e-4)
@@ -205,12 +183,8 @@ def test_evaluate_on_spark(backend):
         pytest.skip("the same on all backends")
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("Spark is not installed")
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "evaluate_on_spark.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, EXAMPLES / "evaluate_on_spark.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     names = [row.split()[0] for row in done.stdout.splitlines()[:3]]
     assert names == ["metric", "ndcg@10", "mrr"]

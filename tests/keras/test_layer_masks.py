@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 from compiled import WAYS
 from keras import ops
-from registry import FIRST_CASES
+from recording import results
+from registry import FIRST_CASES, with_cutoff
 from strategies import BATCH, LIST_SIZE
 
-import keras_rank
-from keras_rank import RankingModel, functional
-from keras_rank.metrics import (
-    NDCG,
-    Coverage,
-    Gini,
-    HitRate,
-    MeanAveragePrecision,
-    PairwiseAccuracy,
-    RankingMetrics,
-)
+from keras_rank import RankingModel, functional, metrics
+from keras_rank.metrics import NDCG, Coverage, RankingMetrics
 
 BACKEND = keras.backend.backend()
 
@@ -55,50 +47,43 @@ def lists(rng):
     return labels, scores, weights, own, of_layers
 
 
-def values_of(metric):
-    return {x: float(y) for x, y in metric.result().items()}
+def assert_equal(*values):
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, values))
 
 
 @pytest.mark.parametrize("case", FIRST_CASES, ids=str)
 def test_functions_and_metrics(case, lists):
     """As with a mask in `y_true`, with which it is joined, bit for bit."""
     labels, scores, weights, own, of_layers = lists
-    for mask in (None, own):
-        y_true = labels if mask is None else {"labels": labels, "mask": mask}
-        both = of_layers if mask is None else own & of_layers
-        expected = {"labels": labels, "mask": both}
+    for y_true, both in (
+        (labels, of_layers),
+        ({"labels": labels, "mask": own}, own & of_layers),
+    ):
         for weight in (None, weights):
-            found, right = (
-                ops.convert_to_numpy(case.values(*given, weight))
-                for given in (
-                    (y_true, masked(scores, of_layers)),
-                    (expected, scores),
-                )
-            )
-            np.testing.assert_array_equal(found, right)
-            assert np.isnan(found[0])
-    found, right = case.make(), case.make()
-    found.update_state(case.labels(labels), masked(scores[..., None], of_layers))
-    right.update_state(case.labels({"labels": labels, "mask": of_layers}), scores)
-    assert float(found.result()) == float(right.result())
+            found = case.values(y_true, masked(scores, of_layers), weight)
+            right = case.values({"labels": labels, "mask": both}, scores, weight)
+            assert_equal(found, right)
+            assert np.isnan(ops.convert_to_numpy(found)[0])
+    found = case.make()(case.labels(labels), masked(scores[..., None], of_layers))
+    right = case.make()(case.labels({"labels": labels, "mask": of_layers}), scores)
+    assert float(found) == float(right)
 
 
 def test_groups_and_ranked_lists(lists):
     labels, scores, weights, _, of_layers = lists
     given = [case.make(name=case.name) for case in FIRST_CASES]
     dense = [x for x in given if not x.takes_subtopics]
-    groups = [RankingMetrics(dense), RankingMetrics(["ndcg@3", Coverage(2, LIST_SIZE)])]
-    for group in groups:
+    expected = {"labels": labels, "mask": of_layers}
+    for members in (dense, ["ndcg@3", Coverage(2, LIST_SIZE)]):
+        group = RankingMetrics(members)
         group.update_state(labels, masked(scores, of_layers), weights)
-        found = values_of(group)
+        found = results(group)
         group.reset_state()
-        expected = {"labels": labels, "mask": of_layers}
         group.update_state(expected, scores, weights)
-        assert found == values_of(group)
+        assert found == results(group)
     ranked = functional.rank(labels, masked(scores, of_layers), seed=1)
     found = functional.ndcg(ranked, k=3)
-    expected = functional.ndcg(expected, scores, k=3, seed=1)
-    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, expected)))
+    assert_equal(found, functional.ndcg(expected, scores, k=3, seed=1))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -113,9 +98,8 @@ def test_compiled(way, lists):
         return functional.ndcg(y_true, masked(scores, of_layers), k=3, seed=1)
 
     found = compiled.function(way, values)(*given)
-    expected = functional.ndcg(
-        {"labels": labels, "mask": own & of_layers}, scores, k=3, seed=1
-    )
+    y_true = {"labels": labels, "mask": own & of_layers}
+    expected = functional.ndcg(y_true, scores, k=3, seed=1)
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-6)
 
 
@@ -133,33 +117,31 @@ def test_ids_among_masked_items(graded, ties, lists, rng):
     sparse = {"ids": ids, "labels": grades} if graded else ids
     weights = rng.random(len(ids)).astype("float32")
     for k in (2, None):
-        for case in FIRST_CASES:
-            if not case.metric.takes_sparse_labels or (k and not case.has_cutoff):
-                continue
+        for case in with_cutoff(k, FIRST_CASES):
             # Which needs all pairs, of graded items.
-            if case.metric is PairwiseAccuracy and (k or not graded):
+            is_of_pairs = case.metric is metrics.PairwiseAccuracy
+            if is_of_pairs and (k or not graded):
+                continue
+            if not case.metric.takes_sparse_labels:
                 continue
             found = case.make(k=k, shuffle_ties=ties, sparse_labels=True)
             right = case.make(k=k, shuffle_ties=ties)
-            found.update_state(sparse, masked(scores, of_layers), weights)
-            right.update_state({"labels": dense, "mask": of_layers}, scores, weights)
-            expected = pytest.approx(float(right.result()), abs=1e-6)
-            assert float(found.result()) == expected, (case.name, k)
+            found = found(sparse, masked(scores, of_layers), weights)
+            right = right({"labels": dense, "mask": of_layers}, scores, weights)
+            expected = pytest.approx(float(right), abs=1e-6)
+            assert float(found) == expected, (case.name, k)
 
 
 @pytest.mark.parametrize("sparse_labels", [False, True])
 def test_exposure(sparse_labels, lists):
     labels, scores, _, _, of_layers = lists
     labels = np.abs(labels)
-    ids = np.arange(BATCH) % LIST_SIZE
-    for kind in (Coverage, Gini):
-        made = [
-            kind(2, LIST_SIZE, seed=1, sparse_labels=x) for x in (sparse_labels, False)
-        ]
-        y_true = ids if sparse_labels else labels
-        made[0].update_state(y_true, masked(scores, of_layers))
-        made[1].update_state({"labels": labels, "mask": of_layers}, scores)
-        assert float(made[0].result()) == float(made[1].result())
+    expected = {"labels": labels, "mask": of_layers}
+    y_true = np.arange(BATCH) % LIST_SIZE if sparse_labels else labels
+    for kind in (metrics.Coverage, metrics.Gini):
+        found = kind(2, LIST_SIZE, seed=1, sparse_labels=sparse_labels)
+        right = kind(2, LIST_SIZE, seed=1)(expected, scores)
+        assert float(found(y_true, masked(scores, of_layers))) == float(right)
 
 
 def test_positions(rng):
@@ -167,18 +149,16 @@ def test_positions(rng):
     scores = rng.integers(0, 4, (3, 4, LIST_SIZE)).astype("float32")
     ids = rng.integers(-1, LIST_SIZE, (3, 4))
     mask, weights = rng.random((3, 4)) < 0.6, rng.random((3, 4)).astype("float32")
-    for targets in (ids, ids[..., None], {"ids": ids, "labels": np.abs(ids)}):
+    seen, labels = np.where(mask, ids, -1), np.abs(ids)
+    for targets, expected in (
+        (ids, seen),
+        (ids[..., None], seen[..., None]),
+        ({"ids": ids, "labels": labels}, {"ids": seen, "labels": labels}),
+    ):
         for weight in (None, weights):
-            found, right = (
-                NDCG(2, sparse_labels=True, seed=1, name=x) for x in ("a", "b")
-            )
-            found.update_state(targets, masked(scores, mask), weight)
-            seen = targets["ids"] if isinstance(targets, dict) else targets
-            seen = np.where(mask.reshape(mask.shape + (1,) * (seen.ndim - 2)), seen, -1)
-            if isinstance(targets, dict):
-                seen = {**targets, "ids": seen}
-            right.update_state(seen, scores, weight)
-            assert float(found.result()) == float(right.result())
+            given = (targets, masked(scores, mask), weight), (expected, scores, weight)
+            found, right = (NDCG(2, sparse_labels=True, seed=1)(*x) for x in given)
+            assert float(found) == float(right)
 
 
 @pytest.mark.parametrize("shape", [(BATCH,), (BATCH, LIST_SIZE + 1), (BATCH, 1)])
@@ -190,7 +170,7 @@ def test_masks_of_other_axes_are_ignored(shape, lists):
     positions = np.stack([scores] * 2, axis=1)
     for of_others in ((BATCH, 2, LIST_SIZE), (BATCH,)):
         hits = [
-            HitRate(2, sparse_labels=True, seed=1)(np.zeros((BATCH, 2), int), x)
+            metrics.HitRate(2, sparse_labels=True, seed=1)(np.zeros((BATCH, 2), int), x)
             for x in (masked(positions, np.zeros(of_others, bool)), positions)
         ]
         assert float(hits[0]) == float(hits[1])
@@ -216,17 +196,15 @@ def build(kind, names=("scores",), layers=()):
 def test_evaluate(kind, rng):
     words, labels = words_and_labels(rng)
     model = build(kind)
-    group = RankingMetrics([MeanAveragePrecision(2, seed=1)])
+    group = RankingMetrics([metrics.MeanAveragePrecision(2, seed=1)])
     model.compile(metrics=[NDCG(3, seed=1), group], loss="mse")
     given = labels[..., None]
     logs = model.evaluate(words, given, batch_size=BATCH, return_dict=True, verbose=0)
     scores = model.predict(words, verbose=0)
     y_true = {"labels": labels, "mask": words > 0}
-    assert logs["ndcg_at_3"] == pytest.approx(
-        float(NDCG(3, seed=1)(y_true, scores)), abs=1e-6
-    )
-    expected = float(MeanAveragePrecision(2, seed=1)(y_true, scores))
-    assert logs["map_at_2"] == pytest.approx(expected, abs=1e-6)
+    for metric in (NDCG(3, seed=1), metrics.MeanAveragePrecision(2, seed=1)):
+        expected = float(metric(y_true, scores))
+        assert logs[metric.name] == pytest.approx(expected, abs=1e-6)
 
 
 LAYERS = [
@@ -235,6 +213,13 @@ LAYERS = [
     lambda: [keras.layers.TimeDistributed(keras.layers.Dense(3, "relu"))],
     lambda: [keras.layers.LayerNormalization(), keras.layers.Activation("tanh")],
 ]
+
+
+def logs_of(model, *data):
+    """The logs of an epoch, with the same data for validation."""
+    given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    history = model.fit(*data, validation_data=data, **given).history
+    return {name: values[0] for name, values in history.items()}
 
 
 @pytest.mark.trains
@@ -246,18 +231,17 @@ def test_fit(layers, rng):
     metrics = [[NDCG(3, seed=1), "mse"] for _ in range(2)]
     model.compile(keras.optimizers.SGD(0.0), ["mse", "mse"], metrics=metrics)
     y = [labels[..., None], labels[..., None] + 1]
-    given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-    history = model.fit(words, y, validation_data=(words, y), **given).history
+    logs = logs_of(model, words, y)
     scores = model.predict(words, verbose=0)
     for name, of_output, its in zip(("clicks", "sales"), scores, y, strict=True):
         y_true = {"labels": its[..., 0], "mask": words > 0}
         expected = pytest.approx(float(NDCG(3, seed=1)(y_true, of_output)), abs=1e-5)
-        assert history[f"val_{name}_ndcg_at_3"][0] == expected
+        assert logs[f"val_{name}_ndcg_at_3"] == expected
         if layers is not LAYERS[0]:
             # Which has no dropout.
-            assert history[f"{name}_ndcg_at_3"][0] == expected
-            errors = [history[f"{x}{name}_mse"][0] for x in ("", "val_")]
-            assert errors[0] == pytest.approx(errors[1], rel=1e-5)
+            assert logs[f"{name}_ndcg_at_3"] == expected
+            error = pytest.approx(logs[f"val_{name}_mse"], rel=1e-5)
+            assert logs[f"{name}_mse"] == error
 
 
 @pytest.mark.trains
@@ -282,10 +266,7 @@ def test_training_steps_of_users(rng):
     for kind in (OwnStep, OwnLoss):
         model = build(kind)
         model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[NDCG(3, seed=1)])
-        data = words, labels[..., None]
-        given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-        history = model.fit(*data, validation_data=data, **given)
-        logs = {name: values[0] for name, values in history.history.items()}
+        logs = logs_of(model, words, labels[..., None])
         if kind is OwnStep or BACKEND != "jax":
             assert logs["ndcg_at_3"] == pytest.approx(logs["val_ndcg_at_3"], abs=1e-6)
 
@@ -294,4 +275,4 @@ def test_other_layers_keep_their_names():
     keras.utils.clear_session()
     NDCG()(np.eye(2), ops.ones((2, 2)))
     assert keras.layers.Dense(1).name == "dense"
-    assert keras_rank.metrics.NDCG().name == "ndcg"
+    assert NDCG().name == "ndcg"

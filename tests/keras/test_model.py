@@ -1,5 +1,6 @@
 """The model that takes masks and lists of uneven length."""
 
+import functools
 import warnings
 
 import keras
@@ -7,19 +8,13 @@ import keras_rs
 import numpy as np
 import oracle
 import pytest
-from data_sets import SOURCES, tf_data
+from data_sets import SOURCES, Batches, tf_data
 from keras import ops
 from precision import default_precision
 from recording import Recorded, results
 
 from keras_rank import RankingModel, metrics
-from keras_rank.metrics import (
-    NDCG,
-    MeanReciprocalRank,
-    PairwiseAccuracy,
-    PrecisionAtK,
-    RankingMetrics,
-)
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 LISTS, ITEMS, FEATURES = 12, 5, 3
 
@@ -42,15 +37,6 @@ def masked_loss(y_true, y_pred):
     return ops.sum(loss_of_items(y_true, y_pred), axis=1)
 
 
-class Subclassed(RankingModel):
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(1)
-
-    def call(self, x):
-        return self.dense(x)[..., 0]
-
-
 def tensors(*names):
     """Inputs, and scores of items for each name."""
     inputs = keras.Input((ITEMS, FEATURES))
@@ -64,41 +50,32 @@ def tensors(*names):
 def build(model_class=None, **arguments):
     keras.utils.set_random_seed(3)
     model = model_class() if model_class else RankingModel(*tensors())
-    arguments = {
-        "loss": masked_loss,
-        "metrics": [NDCG(k=3, seed=1), MeanReciprocalRank(seed=1)],
-        **arguments,
-    }
+    metrics = [NDCG(k=3, seed=1), MeanReciprocalRank(seed=1)]
+    arguments = {"loss": masked_loss, "metrics": metrics, **arguments}
     model.compile(keras.optimizers.SGD(0.0), **arguments)
     return model
 
 
 def of_oracle(labels, scores, weights):
     """The logs of lists in which labels of -1 are padding."""
-    rows = list(zip(labels, scores, weights, strict=True))
-    squares = [np.sum(np.where(y >= 0, (y - x) ** 2, 0.0)) for y, x, _ in rows]
-    lists = [items for items in (oracle.items_of(*row) for row in rows) if items]
-    logs = {"loss": np.mean(squares)}
-    for name, formula, relevance, k in (
-        ("ndcg_at_3", oracle.ndcg, oracle.exponential, 3),
-        ("mrr", oracle.reciprocal_rank, oracle.at_least_one, None),
-    ):
-        values = [oracle.value(formula, items, k=k) for items in lists]
-        list_weights = [oracle.list_weight(items, relevance) for items in lists]
-        logs[name] = oracle.mean(values, list_weights)
-    return logs
+    lists = list(zip(labels, scores, weights, strict=True))
+    squares = [np.sum(np.where(y >= 0, (y - x) ** 2, 0.0)) for y, x, _ in lists]
+    ndcg, mrr = oracle.ndcg, oracle.reciprocal_rank
+    return {
+        "loss": np.mean(squares),
+        "ndcg_at_3": oracle.mean_over(lists, ndcg, oracle.exponential, k=3),
+        "mrr": oracle.mean_over(lists, mrr, oracle.at_least_one),
+    }
 
 
-def expected_logs(model, x, y, weights=1.0):
+def expected_logs(model, x, y):
     labels = np.where(y["mask"], y["labels"], -1.0)
-    weights = np.broadcast_to(weights, labels.shape)
-    return of_oracle(labels, model.predict(x, verbose=0), weights)
+    return of_oracle(labels, model.predict(x, verbose=0), np.ones_like(labels))
 
 
 def assert_close(logs, expected):
-    assert {name: float(logs[name]) for name in expected} == pytest.approx(
-        expected, rel=1e-5, abs=2e-6
-    )
+    found = {name: float(logs[name]) for name in expected}
+    assert found == pytest.approx(expected, rel=1e-5, abs=2e-6)
 
 
 SOURCES = [None, *SOURCES]
@@ -114,24 +91,19 @@ def given_as(source, x, y):
     return {"x": source(x, y, size=4)}
 
 
-class Listed(keras.utils.PyDataset):
-    """Batches as they are given."""
-
-    def __init__(self, *batches):
-        super().__init__()
-        self.batches = batches
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        return self.batches[index]
-
-
 def fit(model, data, **arguments):
     """Returns the logs of one epoch."""
     history = model.fit(**data, shuffle=False, verbose=0, **arguments).history
     return {name: values[0] for name, values in history.items()}
+
+
+def evaluate(model, *data, **arguments):
+    """Returns the logs."""
+    return model.evaluate(*data, return_dict=True, verbose=0, **arguments)
+
+
+def validated(logs):
+    return {f"val_{name}": value for name, value in logs.items()}
 
 
 @pytest.mark.trains
@@ -139,12 +111,11 @@ def fit(model, data, **arguments):
 @pytest.mark.parametrize("overrides", [False, True])
 def test_a_mask_reaches_loss_and_metrics(data, overrides, source):
     """An override gets labels, whatever the source, and may have its own metric."""
-    x, y = data
     seen = set()
 
-    class Overriding(Subclassed):
+    class Overriding(RankingModel):
         def __init__(self):
-            super().__init__()
+            super().__init__(*tensors())
             self.first = MeanReciprocalRank(name="first", seed=1)
 
         # Without `training`, as Keras allows.
@@ -159,69 +130,42 @@ def test_a_mask_reaches_loss_and_metrics(data, overrides, source):
             return {**logs, "first": self.first.result()}
 
     model = build(Overriding if overrides else None)
-    logs = fit(model, given_as(source, x, y))
-    expected = expected_logs(model, x, y)
+    logs = fit(model, given_as(source, *data))
+    expected = expected_logs(model, *data)
     if overrides:
         expected["first"] = expected["mrr"]
     assert_close(logs, expected)
-    logs = model.evaluate(**given_as(source, x, y), return_dict=True, verbose=0)
-    assert_close(logs, expected)
+    assert_close(evaluate(model, **given_as(source, *data)), expected)
     kinds = ("loss", "metrics") if overrides else ()
     assert seen == {(kind, "float32", ITEMS) for kind in kinds}
 
 
 @pytest.mark.trains
-def test_validation_data_and_train_on_batch(data):
-    x, y = data
-    model = build()
-    history = model.fit(x, y, validation_data=(x, y), verbose=0).history
-    expected = expected_logs(model, x, y)
-    assert_close({name: history[f"val_{name}"][-1] for name in expected}, expected)
-    assert_close(model.train_on_batch(x, y, return_dict=True), expected)
-    assert_close(model.test_on_batch(x, y, return_dict=True), expected)
-
-
-@pytest.mark.trains
 @pytest.mark.parametrize(
-    "way", [{"run_eagerly": True}, {"jit_compile": False}], ids=str
+    "way", [{}, {"run_eagerly": True}, {"jit_compile": False}], ids=str
 )
-def test_other_ways_to_compile(data, way):
+def test_validation_data_and_train_on_batch(data, way):
     x, y = data
     model = build(**way)
-    history = model.fit(x, y, verbose=0).history
-    assert_close({n: v[-1] for n, v in history.items()}, expected_logs(model, x, y))
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize("per_item", [False, True])
-def test_weighted_metrics(data, per_item, rng):
-    x, y = data
-    shape = (LISTS, ITEMS) if per_item else (LISTS, 1)
-    weights = rng.choice([0.5, 1.0, 4.0], size=shape).astype("float32")
-
-    weighted = {"weighted_metrics": [NDCG(k=3, seed=1)]}
-    model = build(loss=loss_of_items, metrics=[], **weighted)
-    history = model.fit(x, y, sample_weight=weights, batch_size=4, verbose=0).history
-    expected = expected_logs(model, x, y, weights)["ndcg_at_3"]
-    assert history["ndcg_at_3"][0] == pytest.approx(expected, abs=2e-6)
+    logs = fit(model, {"x": x, "y": y, "validation_data": data})
+    expected = expected_logs(model, x, y)
+    assert_close(logs, expected | validated(expected))
+    assert_close(model.train_on_batch(x, y, return_dict=True), expected)
+    assert_close(model.test_on_batch(x, y, return_dict=True), expected)
 
 
 def test_plain_labels_stay_what_they_are(data):
     x, y = data
     labels = np.where(y["mask"], y["labels"], -1.0)
     model = build()
-    logs = model.evaluate(x, labels, return_dict=True, verbose=0)
-    assert_close(logs, expected_logs(model, x, y))
-    for no_mask in ({}, {"mask": None}):
-        unmasked = {"labels": labels, **no_mask}
-        logs = model.evaluate(x, unmasked, return_dict=True, verbose=0)
-        assert_close(logs, expected_logs(model, x, y))
+    for plain in (labels, {"labels": labels}, {"labels": labels, "mask": None}):
+        assert_close(evaluate(model, x, plain), expected_logs(model, x, y))
 
 
 def test_unknown_keys_are_an_error(data):
     x, y = data
     with pytest.raises(ValueError, match=r"Received: y with the keys \['labels', 'm"):
-        build().evaluate(x, {"labels": y["labels"], "masks": y["mask"]}, verbose=0)
+        evaluate(build(), x, {"labels": y["labels"], "masks": y["mask"]})
 
 
 def test_metrics_of_symbolic_tensors_belong_into_an_override():
@@ -232,17 +176,8 @@ def test_metrics_of_symbolic_tensors_belong_into_an_override():
 
 # Losses that count padding.
 
-OF_KERAS = {
-    "a string": "mse",
-    "a function": keras.losses.mean_absolute_error,
-    "an instance": keras.losses.Huber(),
-    "a list": ["mse"],
-}
-WITHOUT_PADDING = {
-    "of our own": masked_loss,
-    "of keras-rs": keras_rs.losses.ListMLELoss(),
-    "a divergence": "kld",
-}
+OF_KERAS = ["mse", ["mse"], keras.losses.mean_absolute_error, keras.losses.Huber()]
+WITHOUT_PADDING = [masked_loss, keras_rs.losses.ListMLELoss(), "kld"]
 
 
 def warnings_of(model, *data, **arguments):
@@ -257,20 +192,17 @@ def warnings_of(model, *data, **arguments):
 
 @pytest.mark.programs
 @pytest.mark.parametrize("form", ["labels", "mask", "batches"])
-@pytest.mark.parametrize("loss", OF_KERAS.values(), ids=OF_KERAS)
+@pytest.mark.parametrize("loss", OF_KERAS)
 def test_a_loss_that_counts_padding_is_warned_of_once(data, loss, form):
     x, y = data
-    given = {
-        "labels": [x, np.where(y["mask"], y["labels"], -1.0)],
-        "mask": [x, y],
-        "batches": [Listed((x, y))],
-    }
+    labels = np.where(y["mask"], y["labels"], -1.0)
+    given = {"labels": (x, labels), "mask": data, "batches": [Batches(x, y)]}
     (found,) = warnings_of(build(loss=loss), *given[form])
     assert found.startswith("Labels of -1 are padding to metrics, but labels to")
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("loss", WITHOUT_PADDING.values(), ids=WITHOUT_PADDING)
+@pytest.mark.parametrize("loss", WITHOUT_PADDING)
 def test_a_loss_that_leaves_padding_out_is_not_warned_of(data, loss):
     assert warnings_of(build(loss=loss), *data) == []
 
@@ -289,10 +221,7 @@ def test_weights_and_masks_leave_padding_out_of_the_losses_of_keras(data):
         is_masked = isinstance(first, keras.layers.Masking)
         weights = {} if is_masked else {"sample_weight": y["mask"]}
         assert warnings_of(model, x, labels, **weights) == []
-
-
-def test_labels_without_padding_are_not_warned_of(data):
-    x, y = data
+    # Nor are labels without padding a reason.
     labels = {"labels": y["labels"], "mask": np.ones_like(y["mask"])}
     assert warnings_of(build(loss="mse"), x, labels) == []
 
@@ -300,11 +229,10 @@ def test_labels_without_padding_are_not_warned_of(data):
 NAMES = ("buy", "click")
 
 
-def of_two_outputs(y):
-    """By name: a metric of each, and what it gives for labels and scores."""
-    metrics = [[NDCG(k=3, seed=1)] for _ in NAMES]
+def of_two_outputs(y, scores):
+    """The logs of a metric of each."""
     labels = [np.where(part.get("mask", True), part["labels"], -1.0) for part in y]
-    return metrics, lambda scores: {
+    return {
         f"{name}_ndcg_at_3": float(NDCG(k=3, seed=1)(*lists))
         for name, *lists in zip(NAMES, labels, scores, strict=True)
     }
@@ -314,12 +242,11 @@ def test_two_outputs_with_a_mask_each(data):
     x, y = data
     inputs, outputs = tensors(*NAMES)
     model = RankingModel(inputs, dict(zip(NAMES, outputs, strict=True)))
-    metrics, expected = of_two_outputs([y, y])
-    loss = dict.fromkeys(NAMES, masked_loss)
-    model.compile(loss=loss, metrics=dict(zip(NAMES, metrics, strict=True)))
-    logs = model.evaluate(x, dict.fromkeys(NAMES, y), return_dict=True, verbose=0)
+    metrics = {name: [NDCG(k=3, seed=1)] for name in NAMES}
+    model.compile(loss=dict.fromkeys(NAMES, masked_loss), metrics=metrics)
+    logs = evaluate(model, x, dict.fromkeys(NAMES, y))
     scores = model.predict(x, verbose=0)
-    assert_close(logs, expected([scores[name] for name in NAMES]))
+    assert_close(logs, of_two_outputs([y, y], [scores[name] for name in NAMES]))
 
 
 @pytest.mark.trains
@@ -335,10 +262,10 @@ def test_several_outputs_as_a_list(data, source):
             return super().compute_loss(x, y, *args, **kwargs)
 
     model = Overriding(*tensors(*NAMES))
-    metrics, expected = of_two_outputs(y)
+    metrics = [[NDCG(k=3, seed=1)] for _ in NAMES]
     model.compile(keras.optimizers.SGD(0.0), [masked_loss] * 2, metrics=metrics)
-    scores = model(x)
-    assert_close(fit(model, given_as(source, x, y)), expected(scores))
+    expected = of_two_outputs(y, model(x))
+    assert_close(fit(model, given_as(source, x, y)), expected)
     assert seen == {(tuple, False, False)}
 
 
@@ -385,10 +312,9 @@ def expected_of_uneven(model, x, y, weights=None):
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])
 def test_evaluate_takes_ragged_labels_of_any_dtype(uneven, dtype):
     x, y = uneven
-    model = build(uneven_model, metrics=[])
+    model = build(uneven_model)
     data = tf_data(ragged(x), ragged([labels.astype(dtype) for labels in y]), size=3)
-    loss = model.evaluate(data, verbose=0)
-    assert loss == pytest.approx(expected_of_uneven(model, x, y)["loss"], rel=1e-5)
+    assert_close(evaluate(model, data), expected_of_uneven(model, x, y))
 
 
 FORMS = {
@@ -400,23 +326,21 @@ FORMS = {
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("source", ["PyDataset", "generator"])
-def test_fit_takes_ragged_batches(uneven, source, form):
-    x, y = uneven
-    batches = [FORMS[form](x[rows], y[rows]) for rows in (slice(3), slice(3, 5))]
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("in_generator", [False, True])
+def test_fit_takes_ragged_batches(uneven, in_generator, form):
+    batches = Batches(number=2, size=3)
+    batches.parts = form(*uneven)
 
-    def source_of_batches():
-        if source == "PyDataset":
-            return {"x": Listed(*batches)}
-        return {"x": (batches[i % 2] for i in range(100))}
+    def source():
+        endless = (batches[i % 2] for i in range(100))
+        return {"x": endless if in_generator else batches}
 
     model = build(uneven_model)
-    expected = expected_of_uneven(model, x, y)
-    steps = 2 if source == "generator" else None
-    assert_close(fit(model, source_of_batches(), steps_per_epoch=steps), expected)
-    given = {**source_of_batches(), "steps": steps, "verbose": 0}
-    assert_close(model.evaluate(**given, return_dict=True), expected)
+    expected = expected_of_uneven(model, *uneven)
+    steps = 2 if in_generator else None
+    assert_close(fit(model, source(), steps_per_epoch=steps), expected)
+    assert_close(evaluate(model, **source(), steps=steps), expected)
 
 
 def test_batches_of_lists_of_one_length(rng):
@@ -424,7 +348,7 @@ def test_batches_of_lists_of_one_length(rng):
     x = rng.normal(size=(3, 2, FEATURES)).astype("float32")
     y = rng.integers(0, 2, size=(3, 2))
     batch = array_of(x), array_of(y)
-    model = build(uneven_model, metrics=[PrecisionAtK(k=1)])
+    model = build(uneven_model, metrics=[metrics.PrecisionAtK(k=1)])
     expected = model.evaluate(x, y, verbose=0)
     found = model.evaluate((batch for _ in range(1)), steps=1, verbose=0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -439,12 +363,12 @@ def test_labels_of_64_bits_stay_apart(with_ids, backend):
     inputs = keras.Input((3, 1))
     model = RankingModel(inputs, keras.layers.Reshape((3,))(inputs))
     loss = (lambda y, scores: ops.mean(scores)) if with_ids else "mse"
-    model.compile(loss=loss, metrics=[PairwiseAccuracy(sparse_labels=with_ids)])
+    metric = metrics.PairwiseAccuracy(sparse_labels=with_ids)
+    model.compile(loss=loss, metrics=[metric])
     y = {"labels": labels, "mask": np.ones((2, 3), bool)}
     if with_ids:
         y["ids"] = np.array([[0, 1, 2]] * 2)
-    logs = model.evaluate(x, y, verbose=0, return_dict=True)
-    assert logs["pairwise_accuracy"] == 1.0
+    assert evaluate(model, x, y)["pairwise_accuracy"] == 1.0
 
 
 def nested(samples):
@@ -460,32 +384,23 @@ def nested(samples):
 @pytest.mark.trains
 @pytest.mark.parametrize("source", ["tf.data", "tensors", "DataLoader"])
 def test_fit_takes_ragged_lists(uneven, source):
-    x, y = uneven
     model = build(uneven_model)
-    expected = expected_of_uneven(model, x, y)
+    expected = expected_of_uneven(model, *uneven)
     if source == "DataLoader":
-        torch, rows = pytest.importorskip("torch"), list(zip(x, y, strict=True))
+        torch, rows = pytest.importorskip("torch"), list(zip(*uneven, strict=True))
         data = torch.utils.data.DataLoader(rows, batch_size=3, collate_fn=nested)
         data = {"x": data, "validation_data": data}
-    elif source == "tf.data":
-        data = tf_data(ragged(x), ragged(y), size=3)
-        data = {"x": data, "validation_data": data}
     else:
-        parts = ragged(x), ragged(y)
-        data = {"x": parts[0], "y": parts[1], "validation_data": parts}
-        assert_close(model.train_on_batch(*parts, return_dict=True), expected)
-    validated = {f"val_{name}": value for name, value in expected.items()}
-    assert_close(fit(model, data), expected | validated)
-
-
-@pytest.mark.trains
-def test_arguments_by_position(uneven):
-    """`validation_data` is the eighth argument of `fit`."""
-    x, y = (ragged(part) for part in uneven)
-    model = build(uneven_model, metrics=[])
-    history = model.fit(x, y, 3, 1, 0, None, 0.0, (x, y)).history
-    expected = expected_of_uneven(model, *uneven)["loss"]
-    assert history["val_loss"] == [pytest.approx(expected, rel=1e-5)]
+        x, y = parts = [ragged(part) for part in uneven]
+        data = tf_data(*parts, size=3)
+        data = {"x": data, "validation_data": data}
+        if source == "tensors":
+            data = {"x": x, "y": y, "validation_data": (x, y)}
+            assert_close(model.train_on_batch(x, y, return_dict=True), expected)
+            # `validation_data` is the eighth argument of `fit`.
+            history = model.fit(x, y, 3, 1, 0, None, 0.0, (x, y)).history
+            assert history["val_loss"] == [pytest.approx(expected["loss"], rel=1e-5)]
+    assert_close(fit(model, data), expected | validated(expected))
 
 
 def test_ragged_masks_and_weights(uneven, rng):
@@ -494,8 +409,8 @@ def test_ragged_masks_and_weights(uneven, rng):
     mask = ragged([np.ones(size, bool) for size in SIZES])
     weights = [rng.choice([0.5, 2.0], size).astype("float32") for size in SIZES]
 
-    weighted = {"weighted_metrics": [NDCG(k=3, seed=1)]}
-    model = build(uneven_model, loss=loss_of_items, metrics=[], **weighted)
+    how = {"metrics": [], "weighted_metrics": [NDCG(k=3, seed=1)]}
+    model = build(uneven_model, loss=loss_of_items, **how)
     expected = expected_of_uneven(model, *uneven, weights)["ndcg_at_3"]
     weights, masked = ragged(weights), {"labels": labels, "mask": mask}
     filled = {"labels": labels.to_tensor(), "mask": mask}
@@ -504,7 +419,7 @@ def test_ragged_masks_and_weights(uneven, rng):
         {"x": x, "y": masked, "sample_weight": weights},
         {"x": x, "y": filled, "sample_weight": weights},
     ):
-        logs = model.evaluate(**data, return_dict=True, verbose=0)
+        logs = evaluate(model, **data)
         assert logs["ndcg_at_3"] == pytest.approx(expected, abs=2e-6)
 
 
@@ -521,12 +436,10 @@ def test_predict_takes_ragged_features(uneven):
 
 
 def test_a_dataset_of_even_lists_is_left_alone(data):
-    x, y = data
-    dataset = tf_data(x, y, size=3)
+    dataset = tf_data(*data, size=3)
     dataset.map = None
     model = build()
-    logs = model.evaluate(dataset, return_dict=True, verbose=0)
-    assert_close(logs, expected_logs(model, x, y))
+    assert_close(evaluate(model, dataset), expected_logs(model, *data))
 
 
 # Subclasses
@@ -535,7 +448,6 @@ def test_a_dataset_of_even_lists_is_left_alone(data):
 def kinds_of_models():
     """Every way to make a model, in classes of which none has made one yet."""
 
-    @keras.saving.register_keras_serializable("tests")
     class OfTensorsInside(RankingModel):
         def __init__(self, name=None):
             super().__init__(*tensors(), name=name)
@@ -543,11 +455,9 @@ def kinds_of_models():
         def get_config(self):
             return {"name": self.name}
 
-    @keras.saving.register_keras_serializable("tests")
     class OfTensors(RankingModel):
         pass
 
-    @keras.saving.register_keras_serializable("tests")
     class WithCall(RankingModel):
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -559,14 +469,14 @@ def kinds_of_models():
     class Base(RankingModel):
         """What a team's models share."""
 
-    @keras.saving.register_keras_serializable("tests")
     class OfTensorsOnBase(Base, OfTensorsInside):
         pass
 
-    @keras.saving.register_keras_serializable("tests")
     class WithCallOnBase(Base, WithCall):
         pass
 
+    for kind in (OfTensorsInside, OfTensors, WithCall, OfTensorsOnBase, WithCallOnBase):
+        keras.saving.register_keras_serializable("tests")(kind)
     return {
         "RankingModel": lambda: RankingModel(*tensors()),
         "OfTensorsInside": OfTensorsInside,
@@ -597,8 +507,7 @@ def test_kinds_of_models_beside_each_other(data, first, tmp_path):
         assert type(model).__name__ == type(models[kind]).__name__
         np.testing.assert_allclose(ops.convert_to_numpy(model(x)), scores[kind])
         model.compile(loss=lambda y_true, _: y_true, run_eagerly=True)
-        logs = model.evaluate(x, y, return_dict=True, verbose=0)
-        assert logs["loss"] == pytest.approx(expected)
+        assert evaluate(model, x, y)["loss"] == pytest.approx(expected)
 
 
 GRADED = {
@@ -618,10 +527,10 @@ def of_grades(targets, scores):
     return -ops.sum(is_target * labels * logs, axis=1)
 
 
-def catalogue_model(model_class, metrics):
+def catalogue_model(model_class=RankingModel, loss=of_grades, **metrics):
     inputs = keras.Input((FEATURES,))
     model = model_class(inputs, keras.layers.Dense(ITEMS)(inputs))
-    model.compile(keras.optimizers.SGD(0.0), of_grades, metrics=metrics)
+    model.compile(keras.optimizers.SGD(0.0), loss, **metrics)
     return model
 
 
@@ -644,16 +553,12 @@ def test_graded_ids_that_keras_may_have_rounded(rng):
 
     def mrr(items, target, dtype, graded):
         # A new one each time, as Keras on JAX can't go on with one that failed.
-        model = RankingModel(
-            inputs := keras.Input((FEATURES,)),
-            keras.layers.Dense(items, kernel_initializer="zeros")(inputs),
-        )
-        model.layers[-1].bias.assign(np.eye(1, items, target, dtype="float32")[0])
-        model.compile(
-            keras.optimizers.SGD(0.0),
-            lambda y, y_pred: ops.mean(y_pred),
-            metrics=[MeanReciprocalRank(sparse_labels=True)],
-        )
+        inputs = keras.Input((FEATURES,))
+        dense = keras.layers.Dense(items, kernel_initializer="zeros")
+        model = RankingModel(inputs, dense(inputs))
+        dense.bias.assign(np.eye(1, items, target, dtype="float32")[0])
+        metric = MeanReciprocalRank(sparse_labels=True)
+        model.compile("sgd", lambda y, y_pred: ops.mean(y_pred), metrics=[metric])
         ids = np.array([[target, -1]] * 2, dtype)
         y = {"ids": ids, "labels": np.ones((2, 2))} if graded else ids
         return model.fit(x, y, verbose=0).history["mrr"]
@@ -675,18 +580,17 @@ def test_graded_ids_in_fit(masked, precision, rng):
     x = rng.normal(size=(4, FEATURES)).astype("float32")
     y = {**GRADED, "mask": MASK} if masked else GRADED
     recorded = Recorded(4, ITEMS)
-    model = catalogue_model(RankingModel, [*metrics_of_grades(), recorded])
+    model = catalogue_model(metrics=[*metrics_of_grades(), recorded])
+    given = {"x": x, "y": y, "batch_size": 3}
     with default_precision(precision):
-        given = {"batch_size": 3, "verbose": 0}
-        validated = {"validation_data": (x, y), "shuffle": False, **given}
-        history = model.fit(x, y, **validated).history
-        logs = model.evaluate(x, y, return_dict=True, **given)
+        fitted = fit(model, given | {"validation_data": (x, y)})
+        logs = evaluate(model, **given)
     scores = recorded.scores()
     expected = metrics_of_grades()
     for metric in expected:
         metric.update_state(y, scores)
     for name, value in results(*expected).items():
-        for log in (logs[name], history[name][0], history[f"val_{name}"][0]):
+        for log in (logs[name], fitted[name], fitted[f"val_{name}"]):
             assert log == pytest.approx(value, abs=2e-6)
     ids = np.where(MASK, GRADED["ids"], -1) if masked else GRADED["ids"]
     pairs = np.stack([ids, GRADED["labels"]], axis=2).astype("float32")
@@ -699,10 +603,8 @@ def test_weights_of_lists_of_graded_ids(rng):
     """Which Keras repeats for the ids, the labels and the mask, given as arrays."""
     x = rng.normal(size=(4, FEATURES)).astype("float32")
     y, weights = {**GRADED, "mask": MASK}, np.float32([1, 0, 3, 0.5])
-    model = catalogue_model(RankingModel, [])
-    model.compile(loss=of_grades, weighted_metrics=[NDCG(k=3, sparse_labels=True)])
-    given = {"sample_weight": weights, "batch_size": 3, "verbose": 0}
-    logs = model.evaluate(x, y, return_dict=True, **given)
+    model = catalogue_model(weighted_metrics=[NDCG(k=3, sparse_labels=True)])
+    logs = evaluate(model, x, y, sample_weight=weights, batch_size=3)
     scores = model.predict(x, verbose=0)
     assert logs["ndcg_at_3"] == ndcg_of(y, scores, weights)
     pairs = np.stack([np.where(MASK, y["ids"], -1), y["labels"]], axis=2)
@@ -720,56 +622,47 @@ def test_ids_and_labels_side_by_side(rng):
         metric.reset_state()
         metric.update_state(GRADED, scores)
         assert found == metric.result()
-    model = catalogue_model(keras.Model, [NDCG(k=3, sparse_labels=True)])
+    model = catalogue_model(keras.Model, metrics=[NDCG(k=3, sparse_labels=True)])
     x = np.ones((4, FEATURES), "float32")
-    logs = model.evaluate(x, pairs, return_dict=True, verbose=0)
-    assert logs["ndcg_at_3"] == ndcg_of(GRADED, model.predict(x, verbose=0))
+    scores = model.predict(x, verbose=0)
+    assert evaluate(model, x, pairs)["ndcg_at_3"] == ndcg_of(GRADED, scores)
 
 
 def test_ids_alone_and_ids_of_one_target(rng):
     x = rng.normal(size=(3, FEATURES)).astype("float32")
-    model = catalogue_model(RankingModel, [])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(loss=loss, metrics=[NDCG(k=3, sparse_labels=True)])
-    ids, given = np.array([1, 0, 3]), {"return_dict": True, "verbose": 0}
-    assert model.evaluate(x, ids, **given) == model.evaluate(x, {"ids": ids}, **given)
+    model = catalogue_model(loss=loss, metrics=[NDCG(k=3, sparse_labels=True)])
+    ids = np.array([1, 0, 3])
+    assert evaluate(model, x, ids) == evaluate(model, x, {"ids": ids})
     model.compile(loss=of_grades, metrics=[NDCG(k=3, sparse_labels=True)])
     graded = {"ids": ids, "labels": np.float32([1, 2, 0])}
-    found = model.evaluate(x, graded, **given)
-    assert found["ndcg_at_3"] == ndcg_of(graded, model.predict(x, verbose=0))
+    scores = model.predict(x, verbose=0)
+    assert evaluate(model, x, graded)["ndcg_at_3"] == ndcg_of(graded, scores)
 
 
+with_errors = functools.partial(RankingMetrics, standard_errors=True)
 COLLIDING = {
     "ndcg_at_3": lambda: ([NDCG(3), RankingMetrics(["mrr", "ndcg@3"])], []),
     "ndcg_at_2": lambda: ([RankingMetrics(["ndcg@2", x]) for x in ("mrr", "map")], []),
     "mrr": lambda: ([RankingMetrics(["mrr"])], [RankingMetrics(["mrr"])]),
-    "mrr_stderr": lambda: (
-        [RankingMetrics(["mrr"], standard_errors=True), NDCG(name="mrr_stderr")],
-        [],
-    ),
+    "mrr_stderr": lambda: ([with_errors(["mrr"]), NDCG(name="mrr_stderr")], []),
 }
 
 
 @pytest.mark.parametrize("name", COLLIDING)
-def test_results_of_one_name_are_an_error(name):
+def test_results_of_one_name_are_an_error(data, name):
     """Keras would log the last one. With a prefix there is none, nor with numbers."""
-    x, y = np.ones((4, 3, 2), "float32"), np.eye(4, 3)
-    inputs = keras.Input((3, 2))
-    outputs = keras.layers.Reshape((3,))(keras.layers.Dense(1)(inputs))
+    x, y = data[0], data[1]["labels"]
     metrics, weighted = COLLIDING[name]()
-    model = RankingModel(inputs, outputs)
-    model.compile(loss="mse", metrics=metrics, weighted_metrics=weighted)
+    model = build(loss="mse", metrics=metrics, weighted_metrics=weighted)
     with pytest.raises(ValueError, match=f"Received twice: '{name}'"):
-        model.evaluate(x, y, verbose=0)
+        evaluate(model, x, y)
     # Neither does an error disturb what follows, on any backend.
     metrics, weighted = COLLIDING[name]()
     group = RankingMetrics(["mrr"], prefix="other_")
     alone = [x for x in metrics if not isinstance(x, RankingMetrics)]
-    model.compile(
-        loss="mse", metrics=[*alone, NDCG(3), group], weighted_metrics=weighted
-    )
+    metrics = [*alone, NDCG(3), group]
+    model.compile(loss="mse", metrics=metrics, weighted_metrics=weighted)
     for _ in range(2):
-        logs = model.evaluate(
-            x, y, sample_weight=np.ones(4), return_dict=True, verbose=0
-        )
+        logs = evaluate(model, x, y, sample_weight=np.ones(LISTS))
         assert {"other_mrr", "loss"} < set(logs)

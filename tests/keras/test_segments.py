@@ -8,12 +8,7 @@ from data_sets import SOURCES, Batches
 from epochs import Identity, evaluated
 
 from keras_rank import catalogue, functional, metrics
-from keras_rank.callbacks import (
-    CatalogueEvaluation,
-    GroupedEvaluation,
-    ListEvaluation,
-    grouped,
-)
+from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, ListEvaluation
 from keras_rank.catalogue import evaluation
 from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
@@ -90,25 +85,13 @@ def of_queries(queries, members, by=None, *which, **arguments):
     return evaluated(queries_by(queries, members, by, *which, **arguments))
 
 
-def in_segments(values, weights, segments):
-    """The means of all lists, and of those of each segment."""
-    means = [np.average(values, weights=weights)]
-    for name in NAMES:
-        which = segments == name
-        means.append(np.average(values[which], weights=weights[which]))
-    return means
-
-
-def own_members():
-    # JAX has no float64 unless asked for.
-    other = "float32" if keras.backend.backend() == "jax" else "float64"
-    members = [
-        NDCG(k=3, shuffle_ties="average"),
-        NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
-        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=other),
-        Half(),
-    ]
-    return RankingMetrics(members, standard_errors=True)
+def in_segments(name, values, weights, segments):
+    """The results: the means of all lists, and of those of each segment."""
+    means = {name: np.average(values, weights=weights)}
+    for segment, in_logs in zip(NAMES, IN_LOGS, strict=True):
+        which = segments == segment
+        means[f"{name}_{in_logs}"] = np.average(values[which], weights=weights[which])
+    return pytest.approx(means, rel=1e-6)
 
 
 def each_alone(evaluate, given, members):
@@ -124,7 +107,15 @@ def each_alone(evaluate, given, members):
 def test_segments_have_the_results_that_they_have_alone(request, evaluate):
     """With all but shuffled ties, lists without relevant items, and their errors."""
     given = request.getfixturevalue(evaluate.__name__.removeprefix("of_"))
-    members = own_members()
+    # JAX has no float64 unless asked for.
+    other = "float32" if keras.backend.backend() == "jax" else "float64"
+    members = [
+        NDCG(k=3, shuffle_ties="average"),
+        NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
+        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=other),
+        Half(),
+    ]
+    members = RankingMetrics(members, standard_errors=True)
     expected = each_alone(evaluate, given, members)
     found = evaluate(given, members, given[-1])
     assert len(found) == 4 * 2 * 4
@@ -139,7 +130,7 @@ def test_segments_have_the_results_that_they_have_alone(request, evaluate):
 @pytest.mark.parametrize("most", [2**21, 15, 1])
 def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch, most):
     """Where ties are shuffled, by the number of the list among all, in any batches."""
-    monkeypatch.setattr(grouped, "_MOST_ITEMS", most)
+    monkeypatch.setattr("keras_rank.callbacks.grouped._MOST_ITEMS", most)
     scores, labels, ids, by = rows
     _, first_rows, of_list = np.unique(ids, return_index=True, return_inverse=True)
     weights = rng.random(LISTS)
@@ -151,15 +142,11 @@ def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch
     values = np.asarray(functional.ndcg(*padded, k=2, seed=5, empty_value=None))
     counts = ~np.isnan(values)
     assert 0 < counts.sum() < LISTS
-    segments = by[in_order][counts]
-    expected = in_segments(values[counts], of_lists[counts], segments)
-    found = [found[key] for key in ["ndcg_at_2", *(f"ndcg_at_2_{x}" for x in IN_LOGS)]]
-    assert found == pytest.approx(expected, rel=1e-6)
-    totals = [of_lists[counts][segments == name].sum() for name in NAMES]
-    assert np.average(found[1:], weights=totals) == pytest.approx(found[0], rel=1e-6)
+    of_counting = values[counts], of_lists[counts], by[in_order][counts]
+    assert found == in_segments("ndcg_at_2", *of_counting)
     # What is shuffled otherwise has another value.
     other = of_rows(rows, [metric], which=by == NAMES[2], sample_weight=None)
-    assert other["ndcg_at_2"] != pytest.approx(found[3], rel=1e-3)
+    assert other["ndcg_at_2"] != pytest.approx(found["ndcg_at_2_pad"], rel=1e-3)
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
@@ -175,11 +162,9 @@ def test_queries_have_the_value_that_they_have_in_the_whole(
     found = of_queries(queries, [NDCG(k=4, **ties)], by, **given)
     ranked = catalogue.rank(targets, x, candidates, **given, **ties)
     values = np.asarray(functional.ndcg(ranked, k=4))
-    expected = in_segments(values, weights, by)
-    assert list(found.values()) == pytest.approx(
-        [expected[0], *(expected[1 + NAMES.index(x)] for x in dict.fromkeys(by))],
-        rel=1e-6,
-    )
+    assert found == in_segments("ndcg_at_4", values, weights, by)
+    in_order = [IN_LOGS[NAMES.index(segment)] for segment in dict.fromkeys(by)]
+    assert list(found) == ["ndcg_at_4", *(f"ndcg_at_4_{name}" for name in in_order)]
 
 
 def test_exposure(queries):
@@ -191,16 +176,15 @@ def test_exposure(queries):
     group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)
     found = of_queries(queries, group, by)
     # A mean over lists alone has a standard error.
-    errors = [name for name in found if "stderr" in name]
-    assert len(errors) == 4
-    assert all(name.startswith("ndcg_at_3_stderr") for name in errors)
+    suffixes = ["", *(f"_{name}" for name in IN_LOGS)]
+    errors = {name for name in found if "stderr" in name}
+    assert errors == {f"ndcg_at_3_stderr{suffix}" for suffix in suffixes}
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
-    whole = len(np.unique(shown)) / ITEMS
-    assert found["coverage_at_3"] == pytest.approx(whole)
-    for name, in_logs in zip(NAMES, IN_LOGS, strict=True):
-        share = len(np.unique(shown[by == name])) / ITEMS
-        assert found[f"coverage_at_3_{in_logs}"] == pytest.approx(share)
+    for suffix, name in zip(suffixes, ["", *NAMES], strict=True):
+        # All begin with the name of the whole.
+        share = len(np.unique(shown[np.char.startswith(by, name)])) / ITEMS
+        assert found[f"coverage_at_3{suffix}"] == pytest.approx(share)
 
 
 FORMS = [
@@ -208,15 +192,12 @@ FORMS = [
     (lambda by: by.tolist(), IN_LOGS),
     (lambda by: tuple(by.astype(object)), IN_LOGS),
     (lambda by: [each.encode() for each in by], IN_LOGS),
-    (lambda by: pytest.importorskip("pandas").Series(by), IN_LOGS),
     (lambda by: pytest.importorskip("pandas").Series(by).astype("category"), IN_LOGS),
     (lambda by: pytest.importorskip("polars").Series(by), IN_LOGS),
     (lambda by: by == "old", ["False", "True", "False"]),
-    (lambda by: (by == "old").tolist(), ["False", "True", "False"]),
     (lambda by: np.char.str_len(by) - 4, ["5", "_1", "_1"]),
     (lambda by: keras.ops.convert_to_tensor(np.char.str_len(by)), ["9", "3", "3"]),
     (lambda by: np.char.str_len(by) / 2, ["4_5", "1_5", "1_5"]),
-    (lambda by: np.char.str_len(by).astype(float), ["9", "3", "3"]),
 ]
 
 
@@ -228,27 +209,15 @@ def test_labels_are_strings_numbers_or_booleans(queries, form, names):
     assert found.keys() == {"mrr", *expected}
 
 
-def test_labels_are_copied(queries):
-    given = queries[-1].copy()
-    callback = queries_by(queries, ["mrr"], given)
-    given[:] = "old"
-    assert evaluated(callback).keys() == {"mrr", *(f"mrr_{name}" for name in IN_LOGS)}
-
-
 @pytest.mark.parametrize(
     ("label", "name"),
     [
-        ("new users", "new_users"),
         ("Größe", "Gro_e"),
-        ("café", "cafe"),
-        ("18-25 €", "18_25__"),
         ("1\N{SUPERSCRIPT TWO}", "12"),
         ("日本 (JP)", "____JP_"),
-        ("a_b", "a_b"),
         (-1, "_1"),
         (1e30, str(10**30 + 19884624838656)),
         (0.25, "0_25"),
-        (np.float32(0.5), "0_5"),
         (np.float32(9), "9"),
         (np.bool_(True), "True"),
         (float("inf"), "inf"),
@@ -271,28 +240,22 @@ STRINGS = "`by` should be strings with ASCII letters or digits"
     ("by", "message"),
     [
         (["a"] * 11, "`by` should have one label for each row of `targets`. .* 11 la"),
-        ([], "`by` should have one label for each row of `targets`. Received: 0"),
         ("segment", "`by` should be a list or an array of labels. Received: by='seg"),
-        ({"a"}, "`by` should be a list or an array of labels. Received"),
         ([["a"]] * LISTS, OF_ONE_TYPE),
         ([("a", 1)] * LISTS, STRINGS),
         (scipy.sparse.csr_array(np.ones((LISTS, 1))), "`by` should .* which is sparse"),
         (["a"] * 11 + [None], f"{OF_ONE_TYPE}.* with None in row 11"),
         ([1.0] * 11 + [np.nan], f"{OF_ONE_TYPE}.* with nan in row 11"),
         (np.ma.array(np.arange(12), mask=[0] * 11 + [1]), "with None in row 11"),
-        (np.array([1.0] * 11 + [np.nan]), f"{OF_ONE_TYPE}.* nan"),
         ([1] * 11 + ["1"], f"{OF_ONE_TYPE}.* with '1' in row 11"),
         ([1] * 11 + [True], f"{OF_ONE_TYPE}.* with True in row 11"),
-        ([-1, -1.0, "_1"] * 4, OF_ONE_TYPE),
-        (["a"] * 11 + [""], f"{STRINGS}, .* Received: by=''"),
         (["a"] * 11 + [" "], f"{STRINGS}, .* Received: by=' '"),
-        (["日本"] * LISTS, STRINGS),
         ([0.5 + 1j] * LISTS, STRINGS),
-        (np.array(["2026-01-01"] * LISTS, "datetime64[D]"), STRINGS),
         (np.array(["2026-01-01"] * LISTS, "datetime64[ns]"), STRINGS),
         (np.ones(LISTS, "timedelta64[ns]"), STRINGS),
         (["a" * 201] * LISTS, f"{STRINGS}.* of at most 200 characters"),
         (["a", "ä"] * 6, r"labels that give 'mrr_a' twice: \['a', 'ä'\]"),
+        (["old", "a b", "b", "a_b"] * 3, r"'mrr_a_b' twice: \['a b', 'a_b'\]$"),
     ],
 )
 def test_what_is_not_understood_is_an_error(queries, by, message):
@@ -300,22 +263,13 @@ def test_what_is_not_understood_is_an_error(queries, by, message):
         of_queries(queries, ["mrr"], by)
 
 
-@pytest.mark.parametrize("form", [list, np.array])
-def test_labels_with_one_name_are_said(queries, form):
-    labels = ["old", "a b", "b", "a_b"] * 3
-    with pytest.raises(ValueError, match=r"'mrr_a_b' twice: \['a b', 'a_b'\]$"):
-        of_queries(queries, ["mrr"], form(labels))
-
-
-def test_columns_of_tables_with_missing_labels_are_an_error(queries):
-    pandas = pytest.importorskip("pandas")
-    for column in (
-        pandas.Series(["a"] * 11 + [None]),
-        pandas.Series([1] * 11 + [None], dtype="Int64"),
-        pandas.Series(["a"] * 11 + [None], dtype="category"),
-    ):
-        with pytest.raises(ValueError, match=OF_ONE_TYPE):
-            of_queries(queries, ["mrr"], column)
+@pytest.mark.parametrize(
+    ("label", "dtype"), [("a", None), (1, "Int64"), ("a", "category")]
+)
+def test_columns_of_tables_with_missing_labels_are_an_error(queries, label, dtype):
+    column = pytest.importorskip("pandas").Series([label] * 11 + [None], dtype=dtype)
+    with pytest.raises(ValueError, match=OF_ONE_TYPE):
+        of_queries(queries, ["mrr"], column)
 
 
 def test_at_most_50_segments(rng):
@@ -363,21 +317,20 @@ def test_a_column_of_inputs(rows, source):
     metric = NDCG(k=3, shuffle_ties="average")
     expected = of_rows(rows, [metric], by)
     features = {"features": scores, "query": ids}
-    x, arguments = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
-    given = (source(x), labels) if source is dict else (source(x, labels), None)
-    given = [(*given, "query", [metric], "segment")]
-    # An array beside a data set, where the ids come with the batches.
-    if source is not dict:
-        given.append((source(features, labels), None, "query", [metric], by))
-    for *others, of_rows_by in given:
-        callback = GroupedEvaluation(*others, by=of_rows_by, **arguments)
+    x, how = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
+    if source is dict:
+        ways = [(x, labels, "segment")]
+    else:
+        # An array beside a data set, where the ids come with the batches.
+        others = source(features, labels), None, by
+        ways = [(source(x, labels), None, "segment"), others]
+    for *given, its in ways:
+        callback = GroupedEvaluation(*given, "query", [metric], by=its, **how)
         assert evaluated(callback) == pytest.approx(expected)
     # They are looked at before the first epoch.
     missing = by.astype(object)
     missing[3] = None
     batches = Batches({**features, "segment": missing}, labels)
-    callback = GroupedEvaluation(
-        batches, None, "query", [metric], by="segment", **arguments
-    )
+    callback = GroupedEvaluation(batches, None, "query", ["mrr"], by="segment", **how)
     with pytest.raises(ValueError, match=f"{OF_ONE_TYPE}.* in row 3"):
         callback.on_train_begin()

@@ -10,14 +10,11 @@ from pages import DOCS, blocks_of
 from keras_rank.callbacks import CatalogueEvaluation
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.trains,
-    # Of what they call, and of what that calls.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+pytestmark = [pytest.mark.slow, pytest.mark.trains]
+# Of what they call, and of what that calls.
+pytestmark += [
+    pytest.mark.filterwarnings(f"ignore::{kind}Warning")
+    for kind in ("Deprecation", "PendingDeprecation", "Future", "Resource")
 ]
 
 USERS, ITEMS, EPOCHS = 12, 20, 2
@@ -36,10 +33,8 @@ def build(rate=0.1):
     embedded = keras.layers.Embedding(USERS, 4)(inputs)
     outputs = keras.layers.Dense(ITEMS, use_bias=False, name="items")(embedded)
     model = keras.Model(inputs, outputs)
-    group = RankingMetrics(
-        [NDCG(k=5, sparse_labels=True), MeanReciprocalRank(sparse_labels=True)],
-        standard_errors=True,
-    )
+    members = [NDCG(k=5, sparse_labels=True), MeanReciprocalRank(sparse_labels=True)]
+    group = RankingMetrics(members, standard_errors=True)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(rate), loss, metrics=[group])
     model.queries = keras.Model(inputs, embedded)
@@ -48,15 +43,13 @@ def build(rate=0.1):
 
 def fit(model, *callbacks):
     """Trains, and returns the history: each callback should have the same."""
-    evaluation = CatalogueEvaluation(
-        users,
-        bought,
-        lambda: keras.ops.transpose(model.get_layer("items").kernel),
-        ["recall@3"],
-        query_model=model.queries,
-        by=["new users", "18-25", "(true)"] * (USERS // 3),
-        prefix="all_",
-    )
+
+    def items():
+        return keras.ops.transpose(model.get_layer("items").kernel)
+
+    by = ["new users", "18-25", "(true)"] * (USERS // 3)
+    how = {"query_model": model.queries, "by": by, "prefix": "all_"}
+    evaluation = CatalogueEvaluation(users, bought, items, ["recall@3"], **how)
     given = {"validation_data": (users, bought), "epochs": EPOCHS, "verbose": 0}
     given["callbacks"] = [evaluation, *callbacks]
     history = model.fit(users, bought, **given).history
@@ -77,12 +70,10 @@ def mlflow(tmp_path, monkeypatch):
 @pytest.mark.parametrize("by_itself", [True, False])
 def test_mlflow_logs(by_itself, mlflow):
     """By itself, or by its callback."""
-    callbacks = []
     if by_itself:
         mlflow.keras.autolog(log_models=False)
     with mlflow.start_run() as run:
-        if not by_itself:
-            callbacks = [mlflow.keras.MlflowCallback()]
+        callbacks = [] if by_itself else [mlflow.keras.MlflowCallback()]
         history = fit(build(), *callbacks)
     client = mlflow.MlflowClient()
     for name, values in history.items():
@@ -130,28 +121,13 @@ def test_optuna_prunes():
         callback = integration.KerasPruningCallback(trial, "val_ndcg_at_5")
         return fit(build(), callback)["val_ndcg_at_5"][-1]
 
-    study = optuna.create_study(
-        direction="maximize",
-        # Which no value reaches.
-        pruner=optuna.pruners.ThresholdPruner(lower=2.0, n_warmup_steps=EPOCHS - 1),
-    )
+    # Which no value reaches.
+    pruner = optuna.pruners.ThresholdPruner(lower=2.0, n_warmup_steps=EPOCHS - 1)
+    study = optuna.create_study(direction="maximize", pruner=pruner)
     study.optimize(objective, n_trials=1)
     (trial,) = study.trials
     assert trial.state == optuna.trial.TrialState.PRUNED
     assert len(trial.intermediate_values) == EPOCHS
-
-
-def test_the_value_is_in_the_name_of_a_file(tmp_path):
-    best = keras.callbacks.ModelCheckpoint(
-        tmp_path / "{epoch}-{val_ndcg_at_5:.3f}-{all_recall_at_3:.3f}.weights.h5",
-        save_weights_only=True,
-    )
-    history = fit(build(), best)
-    values = zip(history["val_ndcg_at_5"], history["all_recall_at_3"], strict=True)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        f"{epoch}-{ndcg:.3f}-{recall:.3f}.weights.h5"
-        for epoch, (ndcg, recall) in enumerate(values, 1)
-    }
 
 
 def test_tensorboard(tmp_path):

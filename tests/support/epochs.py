@@ -8,6 +8,18 @@ class Identity:
         return x["features"] if isinstance(x, dict) else x
 
 
+def sizes_predicted(model, monkeypatch):
+    """The rows and the batch size of each call of `predict`, from here on."""
+    sizes, predict = [], model.predict
+
+    def recorded(x, batch_size, verbose):
+        sizes.append((len(x), batch_size))
+        return predict(x, batch_size=batch_size, verbose=verbose)
+
+    monkeypatch.setattr(model, "predict", recorded)
+    return sizes
+
+
 def evaluated(callback, model=None):
     """The logs of an epoch."""
     logs = {}

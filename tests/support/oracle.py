@@ -77,6 +77,13 @@ def mean(values: Sequence[float], weights: Sequence[float | None], empty_value=0
     return total / total_weight if total_weight else 0.0
 
 
+def mean_over(lists, formula: Formula, relevance, **arguments) -> float:
+    """The mean over lists of labels, scores and weights; those of padding are none."""
+    kept = [items for items in itertools.starmap(items_of, lists) if items]
+    values = [value(formula, items, **arguments) for items in kept]
+    return mean(values, [list_weight(items, relevance) for items in kept])
+
+
 def list_weight(items, relevance: Callable[[float], float]) -> float | None:
     total = sum(relevance(item.label) for item in items)
     if total == 0:

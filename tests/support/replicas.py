@@ -49,7 +49,7 @@ def squared_error(labels, scores):
     return (labels - scores) ** 2
 
 
-def build(rate, model_class=keras.Model):
+def build(rate):
     """Returns a model and its metrics."""
     metrics = make_metrics()
     # `keras.utils.set_random_seed` would import TensorFlow into each process of torch.
@@ -57,13 +57,9 @@ def build(rate, model_class=keras.Model):
     dense = keras.layers.Dense(1, kernel_initializer=initializer)
     inputs = keras.Input((ITEMS, FEATURES))
     scores = keras.layers.Reshape((ITEMS,))(dense(inputs))
-    model = model_class(inputs, scores)
-    model.compile(
-        keras.optimizers.SGD(rate),
-        squared_error,
-        metrics=metrics[:2],
-        weighted_metrics=metrics[2:],
-    )
+    model = keras.Model(inputs, scores)
+    given = {"metrics": metrics[:2], "weighted_metrics": metrics[2:]}
+    model.compile(keras.optimizers.SGD(rate), squared_error, **given)
     return model, metrics
 
 
@@ -94,14 +90,12 @@ def evaluate_rows():
     scores = keras.layers.Dense(1, kernel_initializer=initializer)(inputs)
     model = keras.Model(inputs, scores)
     model.compile(keras.optimizers.SGD(0.0), "mse")
-    batch_size = 8 if keras.backend.backend() == "jax" else 7
-    evaluation = GroupedEvaluation(
-        rows, labels, ids, [NDCG(k=3, seed=1), "mrr"], batch_size=batch_size
-    )
-    given = {"batch_size": 8, "callbacks": [evaluation], "verbose": 0}
-    history = model.fit(rows, labels, **given).history
-    del history["loss"]
-    return {f"rows {name}": values[-1] for name, values in history.items()}
+    size = 8 if keras.backend.backend() == "jax" else 7
+    given = rows, labels, ids, [NDCG(k=3, seed=1), "mrr"]
+    callbacks = [GroupedEvaluation(*given, batch_size=size)]
+    fitted = model.fit(rows, labels, 8, callbacks=callbacks, verbose=0)
+    del fitted.history["loss"]
+    return {f"rows {name}": values[-1] for name, values in fitted.history.items()}
 
 
 def with_exported(logs, states):
@@ -116,10 +110,7 @@ def rank_constant_scores():
     ways = {"shuffled": True, "stable": False, "average": "average"}
     inputs = keras.Input((ITEMS,))
     model = keras.Model(inputs, keras.layers.Rescaling(0.0)(inputs))
-    metrics = [
-        NDCG(k=3, shuffle_ties=shuffle_ties, seed=1, name=name)
-        for name, shuffle_ties in ways.items()
-    ]
+    metrics = [NDCG(3, shuffle_ties=x, seed=1, name=name) for name, x in ways.items()]
     model.compile(loss="mse", metrics=metrics)
     labels = np.tile(np.float32([3, 2, 1, 0, 0, 0]), (CONSTANT_LISTS, 1))
     logs = model.evaluate(labels, labels, 1000, return_dict=True, verbose=0)
@@ -145,9 +136,8 @@ def on_tensorflow():
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-    )
+    virtual = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, virtual)
     mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for number, scope in ((1, contextlib.nullcontext), (2, mirrored.scope)):
         with scope():
@@ -169,8 +159,7 @@ def on_torch():
 
     model, metrics = build(rate=0.0)
     logs, _ = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
-    one = {**named("recipe", logs), **named("summed", logs)}
-    yield "1 devices", {**one, **train_with_ddp(0, 1), **evaluate_rows()}
+    yield "1 devices", {**logs, **evaluate_rows()}
     multiprocessing.set_forkserver_preload(["keras_rank", "torch.distributed"])
     with tempfile.TemporaryDirectory() as folder:
         # One group for each process: torch 2.6 may wait forever where one is destroyed.
@@ -189,91 +178,25 @@ def run_rank(rank, world, folder):
     rows = (slice(0, 17), slice(17, LISTS), slice(0))[rank]
     store = f"file://{folder}/store-{world}"
     dist.init_process_group("gloo", store, rank=rank, world_size=world)
-    found = {
-        **named("recipe", follow_the_recipe(rows)),
-        **named("summed", sum_metric_variables(rows)),
-        **train_with_ddp(rank, world),
-        **evaluate_rows(),
-    }
+    found = {**follow_the_recipe(rows), **evaluate_rows()}
     path = pathlib.Path(folder) / f"rank {rank} of {world} devices.json"
     path.write_text(json.dumps(found))
     # No rank leaves before all have what they wait for.
     dist.barrier()
 
 
-def recipe():
-    """The function that the documentation tells to write."""
-    names = {}
-    text = DOCUMENTATION.read_text()
-    exec(re.search(r"```python\n(import torch.*?)```", text, re.DOTALL)[1], names)
-    return names["over_all_ranks"]
-
-
 def follow_the_recipe(rows):
-    """Each rank fits and evaluates its shard; the recipe does the rest."""
-    over_all_ranks = recipe()
+    """Each rank fits and evaluates its shard; a function of the book does the rest."""
+    names, text = {}, DOCUMENTATION.read_text()
+    exec(re.search(r"```python\n(import torch.*?)```", text, re.DOTALL)[1], names)
     model, metrics = build(rate=0.0)
     x, labels, weights = data(rows)
     found = {}
     for way, use in (("fit", model.fit), ("evaluate", model.evaluate)):
         if len(x):
             use(x, labels, sample_weight=weights, batch_size=8, verbose=0)
-        found |= named(way, results(*map(over_all_ranks, metrics)))
+        found |= named(way, results(*map(names["over_all_ranks"], metrics)))
     return found
-
-
-def sum_metric_variables(rows):
-    """Keras sums the variables at each step, so that all ranks need as many steps."""
-    x, labels, weights = data(rows)
-    missing = LISTS - len(x)
-    x = np.pad(x, [(0, missing), (0, 0), (0, 0)])
-    # Lists of padding alone, which count nothing.
-    labels = np.pad(labels, [(0, missing), (0, 0)], constant_values=-1)
-    weights = np.pad(weights, [(0, missing), (0, 0)], constant_values=1)
-    model, metrics = build(rate=0.0, model_class=SummingModel)
-    logs, _ = fit_and_evaluate(model, metrics, x, labels, weights)
-    return logs
-
-
-class SummingModel(keras.Model):
-    """Does what Keras does on torch after 3.15."""
-
-    def get_metrics_result(self):
-        import torch.distributed as dist
-
-        sums = [variable.value.clone() for variable in self.metrics_variables]
-        for value in sums:
-            # While Keras builds, tensors have no values, and torch 2.6 adds none up.
-            if not value.is_meta:
-                dist.all_reduce(value)
-        pairs = list(zip(self.metrics_variables, sums, strict=True))
-        with keras.StatelessScope(pairs):
-            return super().get_metrics_result()
-
-
-def train_with_ddp(rank, world):
-    """A training loop of one's own, in which torch averages the gradients."""
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-
-    model, metrics = build(rate=0.1)
-    replica = DistributedDataParallel(model) if world > 1 else model
-    x, labels, weights = map(torch.as_tensor, data(slice(LISTS)))
-    for step in torch.arange(LISTS).split(12):
-        rows = step.chunk(world)[rank]
-        scores = replica(x[rows])
-        replica.zero_grad()
-        squared_error(labels[rows], scores).mean().backward()
-        gradients = [variable.value.grad for variable in model.trainable_weights]
-        with torch.no_grad():
-            model.optimizer.apply(gradients, model.trainable_weights)
-        for metric in metrics[:2]:
-            metric.update_state(labels[rows], scores)
-        for metric in metrics[2:]:
-            metric.update_state(labels[rows], scores, weights[rows])
-    if world > 1:
-        metrics = map(recipe(), metrics)
-    return named("trained", results(*metrics))
 
 
 if __name__ == "__main__":

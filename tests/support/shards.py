@@ -48,15 +48,14 @@ def values():
 
 
 def results():
-    group = metrics.RankingMetrics(
-        [
-            metrics.NDCG(k=3, shuffle_ties=False),
-            metrics.MeanAveragePrecision(shuffle_ties=False),
-            metrics.HitRate(k=2, shuffle_ties="average"),
-            metrics.ExpectedReciprocalRank(k=3, shuffle_ties="average"),
-            metrics.PairwiseAccuracy(shuffle_ties=False),
-        ]
-    )
+    members = [
+        metrics.NDCG(k=3, shuffle_ties=False),
+        metrics.MeanAveragePrecision(shuffle_ties=False),
+        metrics.HitRate(k=2, shuffle_ties="average"),
+        metrics.ExpectedReciprocalRank(k=3, shuffle_ties="average"),
+        metrics.PairwiseAccuracy(shuffle_ties=False),
+    ]
+    group = metrics.RankingMetrics(members)
     variables = [variable.value for variable in group.variables]
 
     def update(labels, scores):
@@ -79,11 +78,11 @@ def of_catalogues():
     sharded = jax.device_put(candidates, over_items)
     for shuffle_ties in (True, "average"):
         given = {"block_size": 16, "shuffle_ties": shuffle_ties, "seed": 1}
-        found, expected = (
-            functional.ndcg(catalogue.rank(targets, queries, each, **given))
-            for each in (sharded, candidates)
-        )
-        yield f"catalogue, {shuffle_ties}", np.asarray(found), np.asarray(expected)
+        of_both = [
+            np.asarray(functional.ndcg(catalogue.rank(targets, queries, x, **given)))
+            for x in (sharded, candidates)
+        ]
+        yield f"catalogue, {shuffle_ties}", *of_both
 
 
 if __name__ == "__main__":
