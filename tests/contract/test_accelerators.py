@@ -3,6 +3,8 @@
 That its numbers are those of eager code, `test_ways.py` says.
 """
 
+import itertools
+
 import compiled
 import counts
 import keras
@@ -13,26 +15,20 @@ from registry import CASES, FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 from test_ways import dense_batch, pretend_accelerator, pretend_tpu, sparse_batch
 
-from keras_rank.metrics import (
-    NDCG,
-    AlphaDCG,
-    AlphaNDCG,
-    ExpectedReciprocalRank,
-    ExpectedReciprocalRankIA,
-    KendallTau,
-    MeanAveragePrecision,
-    PairwiseAccuracy,
-    RankingMetrics,
-    SpearmanCorrelation,
-    SubtopicRecall,
-)
+from keras_rank import metrics
+from keras_rank.metrics import NDCG, RankingMetrics
 
 BACKEND = keras.backend.backend()
 # Their formulas go through the items one by one, or search for each one.
-PAIRS = (KendallTau, PairwiseAccuracy, SpearmanCorrelation)
-LOOP = (ExpectedReciprocalRank, *PAIRS)
+PAIRS = (metrics.KendallTau, metrics.PairwiseAccuracy, metrics.SpearmanCorrelation)
+LOOP = (metrics.ExpectedReciprocalRank, *PAIRS)
 # What an item gains for its subtopics depends on those above it.
-LOOP_ALONG_RANKS = (AlphaDCG, AlphaNDCG, ExpectedReciprocalRankIA, SubtopicRecall)
+LOOP_ALONG_RANKS = (
+    metrics.AlphaDCG,
+    metrics.AlphaNDCG,
+    metrics.ExpectedReciprocalRankIA,
+    metrics.SubtopicRecall,
+)
 
 pytestmark = [
     # What XLA's optimizer for a CPU does says nothing of accelerators.
@@ -41,31 +37,27 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def _on_accelerator(monkeypatch):
-    pretend_accelerator(monkeypatch)
+def lowered(metric, batch, platform):
+    """The program of an update, as XLA gets it for a device that need not be here."""
+    import jax
 
-
-@pytest.fixture
-def _on_tpu(monkeypatch):
-    pretend_tpu(monkeypatch)
+    variables = [variable.value for variable in metric.variables]
+    traced = jax.jit(metric.stateless_update_state).trace(variables, *batch)
+    return traced.lower(lowering_platforms=(platform,)).as_text()
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
-@pytest.mark.usefixtures("_on_tpu")
-def test_a_tpu_gathers_and_scatters_nothing():
+def test_a_tpu_gathers_and_scatters_nothing(monkeypatch):
     """It takes fifteen cycles for each entry. Loops gather one item of each list."""
     import jax
 
+    pretend_tpu(monkeypatch)
     batch = [jax.ShapeDtypeStruct((BATCH, 100), "float32") for _ in range(3)]
     for case, arguments in all_updates():
         for k in (10, None):
             if arguments.get("sparse_labels") or case.metric in PAIRS:
                 continue
-            metric = case.make(**{**arguments, "k": k})
-            variables = [variable.value for variable in metric.variables]
-            traced = jax.jit(metric.stateless_update_state).trace(variables, *batch)
-            text = traced.lower(lowering_platforms=("tpu",)).as_text()
+            text = lowered(case.make(**{**arguments, "k": k}), batch, "tpu")
             assert "stablehlo.scatter" not in text, (case.name, arguments)
             if case.metric not in LOOP:
                 assert "stablehlo.gather" not in text, (case.name, arguments)
@@ -87,19 +79,17 @@ def all_updates():
     for case in FIRST_CASES:
         yield case, {"k": 3, "shuffle_ties": "average"}
         if case.metric.takes_sparse_labels:
-            k = None if case.metric is PairwiseAccuracy else 3
+            k = None if case.metric is metrics.PairwiseAccuracy else 3
             yield case, {"k": k, "sparse_labels": True}
     ndcg = next(case for case in CASES if case.metric is NDCG)
-    for shuffle_ties in (True, False, "average"):
-        for k in (3, None):
-            yield ndcg, {"k": k, "shuffle_ties": shuffle_ties}
-            sparse = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": True}
-            yield ndcg, sparse
+    names = "shuffle_ties", "k", "sparse_labels"
+    for how in itertools.product((True, False, "average"), (3, None), (False, True)):
+        yield ndcg, dict(zip(names, how, strict=True))
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="its compiler is asked for one graph")
-@pytest.mark.usefixtures("_on_accelerator")
-def test_no_metric_has_a_branch():
+def test_no_metric_has_a_branch(monkeypatch):
+    pretend_accelerator(monkeypatch)
     for case, arguments in all_updates():
         metric, batch = update_of(case, **arguments)
         kinds = counts.kinds_in_graph(metric, *batch)
@@ -129,11 +119,11 @@ def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
     cases = FIRST_CASES
     if (k, shuffle_ties) != (3, "average"):
         # Tracing formulas takes longest, and these are the same for any order.
-        cases = [case for case in cases if case.metric in (NDCG, MeanAveragePrecision)]
-    arguments = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
+        few = NDCG, metrics.MeanAveragePrecision
+        cases = [case for case in cases if case.metric in few]
+    how = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
     eager, in_graph = (
-        RankingMetrics([case.make(**arguments, name=case.name) for case in cases])
-        for _ in range(2)
+        RankingMetrics([case.make(**how) for case in cases]) for _ in range(2)
     )
     # Few items, as each one of a loop is traced; more than targets.
     batch = sparse_batch(rng, 6, 3) if sparse_labels else dense_batch(rng, 4, 3)
@@ -145,23 +135,17 @@ def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
         dynamic=False,
     )
     update(*batch)
-    eager.update_state(*batch)
-    for name, expected in eager.result().items():
-        found = float(in_graph.result()[name])
-        assert found == pytest.approx(float(expected), abs=2e-6), name
+    expected = keras.tree.map_structure(float, eager(*batch))
+    found = keras.tree.map_structure(float, in_graph.result())
+    assert found == pytest.approx(expected, abs=2e-6)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
-@pytest.mark.usefixtures("_on_accelerator")
-def test_updates_lower_for_accelerators():
-    import jax
-
+def test_updates_lower_for_accelerators(monkeypatch):
+    pretend_accelerator(monkeypatch)
     for case, arguments in all_updates():
-        metric, batch = update_of(case, **arguments)
-        variables = [variable.value for variable in metric.variables]
-        traced = jax.jit(metric.stateless_update_state).trace(variables, *batch)
         for platform in ("cuda", "tpu"):
-            assert traced.lower(lowering_platforms=(platform,)).as_text()
+            assert lowered(*update_of(case, **arguments), platform)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="a test of TensorFlow")
@@ -171,11 +155,9 @@ def test_the_plain_path_computes_no_whole_numbers(k, rng):
     import tensorflow as tf
 
     on_host = {"Mul", "AddV2", "Sub", "Maximum", "Minimum", "Less", "Cumsum"}
-    labels, scores, _ = dense_batch(rng, LIST_SIZE, 10**6)
-    batch = [ops.convert_to_tensor(x) for x in (labels, scores)]
+    batch = map(ops.convert_to_tensor, dense_batch(rng, LIST_SIZE, 10**6)[:2])
     metric = NDCG(k=k, shuffle_ties=False)
-    graph = tf.function(metric.update_state)
-    graph = graph.get_concrete_function(*batch).graph
+    graph = tf.function(metric.update_state).get_concrete_function(*batch).graph
     for node in graph.get_operations():
         for tensor in node.outputs:
             is_whole = tensor.dtype in (tf.int32, tf.int64)

@@ -14,7 +14,7 @@ from strategies import LIST_SIZE
 from test_ways import LEVELS, LISTS, dense_batch
 
 from keras_rank import functional
-from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallAtK
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 jax_only = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="a transformation of JAX"
@@ -30,10 +30,7 @@ def batches_of(rng, size=LIST_SIZE):
 
 
 def values_of(metric):
-    result = metric.result()
-    return [
-        float(x) for x in (result.values() if isinstance(result, dict) else [result])
-    ]
+    return [float(x) for x in keras.tree.flatten(metric.result())]
 
 
 class Counted(NDCG):
@@ -46,20 +43,19 @@ class Counted(NDCG):
         return super().compute(lists, ranking)
 
 
-def alone():
-    metric = Counted(k=3, seed=1)
+def alone(**arguments):
+    metric = Counted(k=3, seed=1, **arguments)
     return metric, metric
 
 
 def grouped():
-    metric = Counted(k=3, seed=1)
+    _, metric = alone()
     others = [MeanReciprocalRank(seed=1), NDCG(k=2, shuffle_ties="average")]
     return RankingMetrics([metric, *others]), metric
 
 
 def sparse():
-    metric = Counted(k=3, seed=1, sparse_labels=True)
-    return metric, metric
+    return alone(sparse_labels=True)
 
 
 @pytest.mark.parametrize("make", [alone, grouped, sparse])
@@ -100,29 +96,25 @@ def graph_of(metric, shape):
     return tf.function(metric.update_state).get_concrete_function(*batch)
 
 
+def value_in_graph(metric, *batch):
+    graph_of(metric, batch[0].shape)(*map(ops.convert_to_tensor, batch))
+    return float(metric.result())
+
+
 @tensorflow_only
 def test_graphs_share_a_trace(monkeypatch, rng):
     """Also those of metrics with other seeds."""
-    traces = []
-    compute = NDCG.compute
+    traces, compute, seeds = [], NDCG.compute, (1, 2, 3)
 
     def counting(self, *arguments):
         traces.append(self.seed)
         return compute(self, *arguments)
 
     labels = rng.integers(0, 5, size=(4, 23)).astype("float32")
-    scores = np.zeros_like(labels)
-    expected = []
-    for seed in (1, 2, 3):
-        eager = NDCG(k=3, seed=seed)
-        eager.update_state(labels, scores)
-        expected += values_of(eager)
+    batch = labels, np.zeros_like(labels)
+    expected = [float(NDCG(k=3, seed=seed)(*batch)) for seed in seeds]
     monkeypatch.setattr(NDCG, "compute", counting)
-    found = []
-    for seed in (1, 2, 3):
-        metric = NDCG(k=3, seed=seed)
-        graph_of(metric, labels.shape)(*map(ops.convert_to_tensor, (labels, scores)))
-        found += values_of(metric)
+    found = [value_in_graph(NDCG(k=3, seed=seed), *batch) for seed in seeds]
     assert len(traces) == 1
     assert found == pytest.approx(expected, rel=2e-6)
     assert len(set(found)) == 3
@@ -133,13 +125,12 @@ def test_graphs_share_a_trace(monkeypatch, rng):
 @tensorflow_only
 def test_a_trace_knows_no_metric_that_was_changed(rng):
     """A new shape is traced again, for the metric that asks."""
-    labels, scores, _ = dense_batch(rng, 22, 4)
+    batch = dense_batch(rng, 22, 4)[:2]
     first, second, eager = (NDCG(k=3, seed=1) for _ in range(3))
     graph_of(first, (5, 22))
     first.k, first.empty_value = 1, 0.5
-    graph_of(second, labels.shape)(*map(ops.convert_to_tensor, (labels, scores)))
-    eager.update_state(labels, scores)
-    assert values_of(second) == pytest.approx(values_of(eager), rel=2e-6)
+    expected = pytest.approx(float(eager(*batch)), rel=2e-6)
+    assert value_in_graph(second, *batch) == expected
 
 
 @tensorflow_only
@@ -158,21 +149,25 @@ def test_a_shared_trace_keeps_no_graph():
     assert not any(graph() for graph in graphs)
 
 
+def model_and_data(rng, lists, metric, **arguments):
+    inputs = keras.Input((LIST_SIZE,))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
+    model.compile("sgd", "mse", metrics=[metric], **arguments)
+    features = rng.normal(size=(lists, LIST_SIZE)).astype("float32")
+    return model, features, rng.integers(-1, 4, features.shape).astype("float32")
+
+
 @pytest.mark.trains
 def test_fit_traces_once_per_shape(rng, backend):
     """Keras runs a step with symbolic data first, then compiles one for each shape."""
     if backend == "torch":
         pytest.skip("Keras does not compile on torch unless told to")
     metric, counted = grouped()
-    inputs = keras.Input((LIST_SIZE,))
-    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
     # On JAX False would mean that nothing is compiled.
-    model.compile("sgd", "mse", metrics=[metric], jit_compile=backend == "jax")
-    x = rng.normal(size=(10, LIST_SIZE)).astype("float32")
-    y = rng.integers(-1, 4, size=(10, LIST_SIZE)).astype("float32")
-    model.fit(x, y, batch_size=4, epochs=1, verbose=0)
+    model, *data = model_and_data(rng, 10, metric, jit_compile=backend == "jax")
+    model.fit(*data, batch_size=4, epochs=1, verbose=0)
     after_one = counted.traces
-    model.fit(x, y, batch_size=4, epochs=3, verbose=0)
+    model.fit(*data, batch_size=4, epochs=3, verbose=0)
     assert counted.traces == after_one
     # One symbolic run, and one for each of the batch sizes, 4 and 2.
     assert after_one <= 3
@@ -243,10 +238,7 @@ def test_vmap_over_single_lists_and_over_models(rng):
     import jax
 
     labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
-
-    def ndcg(labels, scores):
-        return functional.ndcg(labels, scores, k=3, shuffle_ties="average")
-
+    ndcg = functools.partial(functional.ndcg, k=3, shuffle_ties="average")
     by_list = jax.jit(jax.vmap(ndcg))(labels, scores)
     np.testing.assert_allclose(by_list[:, 0], ndcg(labels, scores), rtol=2e-6)
     models = np.stack([scores, -scores, scores[:, ::-1]])
@@ -256,50 +248,25 @@ def test_vmap_over_single_lists_and_over_models(rng):
 
 
 @pytest.mark.optimized
-@jax_only
-def test_scan_over_batches(rng):
-    """An evaluation as one compiled loop."""
-    import jax
-
-    metric = RankingMetrics([NDCG(k=3, seed=1), RecallAtK(k=3, seed=1)])
-    batches = batches_of(rng)
-    stacked = tuple(np.stack(part) for part in zip(*batches, strict=True))
-
-    @jax.jit
-    def evaluated(variables, stacked):
-        def step(variables, batch):
-            return metric.stateless_update_state(variables, *batch), None
-
-        variables, _ = jax.lax.scan(step, variables, stacked)
-        return metric.stateless_result(variables)
-
-    found = evaluated([v.value for v in metric.variables], stacked)
-    for batch in batches:
-        metric.update_state(*batch)
-    for name, expected in metric.result().items():
-        assert float(found[name]) == pytest.approx(float(expected), abs=2e-6)
-
-
-@pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"], ids=str)
 @pytest.mark.parametrize("sparse_labels", [False, True])
 def test_an_order_lasts_longer_than_what_uses_it_first(
     sparse_labels, shuffle_ties, rng
 ):
     """Nothing that a compiled function computes of it is kept for the next one."""
+    make = {"shuffle_ties": shuffle_ties, "seed": 1, "sparse_labels": sparse_labels}
     labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
     labels = labels[:, :2].astype("int32") if sparse_labels else labels
-    order = functional.rank(
-        labels, scores, shuffle_ties=shuffle_ties, seed=1, sparse_labels=sparse_labels
-    )
+    order = functional.rank(labels, scores, **make)
     for way in filter(compiled.works_here, compiled.WAYS):
         for k in (3, 5):
-            in_graph = compiled.function(
-                way, lambda x, k=k: x + functional.ndcg(order, k=k)
-            )
-            found = in_graph(ops.zeros((LISTS,)))
-            expected = ops.convert_to_numpy(functional.ndcg(order, k=k))
-            np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=2e-6)
+
+            def value(x, k=k):
+                return x + functional.ndcg(order, k=k)
+
+            zeros = ops.zeros((LISTS,))
+            values = compiled.function(way, value)(zeros), value(zeros)
+            np.testing.assert_allclose(*map(ops.convert_to_numpy, values), rtol=2e-6)
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
@@ -321,10 +288,9 @@ def test_a_graph_that_no_function_surrounds():
     compiled.skip_unless_here("tf.function")
     import tensorflow as tf
 
-    labels, scores = np.array([[0.0, 1.0]], "float32"), np.zeros((1, 2), "float32")
     for call in (functional.ndcg, NDCG().update_state):
         with tf.Graph().as_default(), pytest.raises(RuntimeError, match="that no func"):
-            call(tf.constant(labels), tf.constant(scores))
+            call(tf.constant([[0.0, 1.0]]), tf.zeros((1, 2)))
 
 
 @compiled.in_one_graph
@@ -341,16 +307,12 @@ def test_fit_compiled_by_torch_breaks_no_graph_of_ours(rng, backend, monkeypatch
     # What is compiled is counted, for which it need not be compiled well.
     quick = functools.partial(torch.compile, backend="eager")
     monkeypatch.setattr(torch, "compile", quick)
-    inputs = keras.Input((7,))
-    model = keras.Model(inputs, keras.layers.Dense(7)(inputs))
-    model.compile("sgd", "mse", metrics=[NDCG(k=5)], jit_compile=True)
-    x = rng.normal(size=(20, 7)).astype("float32")
-    y = rng.integers(0, 3, size=(20, 7)).astype("float32")
+    model, *data = model_and_data(rng, 20, NDCG(k=5), jit_compile=True)
     torch.compiler.reset()
     counters.clear()
     graphs = []
     for _ in range(3):
-        model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+        model.fit(*data, batch_size=8, epochs=1, verbose=0)
         graphs.append(counters["stats"]["unique_graphs"])
     reasons = [str(reason) for reason in counters["graph_break"]]
     assert not any("keras_rank" in reason for reason in reasons), reasons

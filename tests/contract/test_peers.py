@@ -1,6 +1,8 @@
-"""The same numbers as other libraries, where they mean the same."""
+"""The same numbers as other libraries, where they mean the same.
 
-import keras
+`test_dialects.py` compares with more of them on NumPy.
+"""
+
 import numpy as np
 import pytest
 from keras import ops
@@ -18,14 +20,6 @@ def values(function, *inputs, **arguments):
     return ops.convert_to_numpy(function(*inputs, **arguments))
 
 
-def by_name(rows, item):
-    """Rows as ranx takes them."""
-    return {
-        f"q{i}": {f"d{j}": item(x) for j, x in enumerate(row)}
-        for i, row in enumerate(rows)
-    }
-
-
 @pytest.fixture
 def lists(rng):
     """In the shape of those of `test_dialects.py`: compiled code is compiled once."""
@@ -41,92 +35,12 @@ def test_sklearn(lists, k, rng):
 
     labels, scores = lists
     tied = rng.integers(0, 4, size=scores.shape)
+    arguments = {"k": k, "gain_fn": "linear", "shuffle_ties": "average"}
+    pairs = (functional.ndcg, ndcg_score), (functional.dcg, dcg_score)
     for y_pred in (scores, tied):
-        arguments = {"k": k, "gain_fn": "linear", "shuffle_ties": "average"}
-        for ours, theirs in (
-            (functional.ndcg, ndcg_score),
-            (functional.dcg, dcg_score),
-        ):
+        for ours, theirs in pairs:
             found = values(ours, labels, y_pred, **arguments).mean()
             assert found == pytest.approx(theirs(labels, y_pred, k=k), rel=1e-6)
-
-
-@pytest.mark.parametrize("k", CUTOFFS)
-def test_torchmetrics(lists, k):
-    import torch
-    from torchmetrics.functional.retrieval import retrieval_normalized_dcg
-
-    labels, scores = lists
-    expected = [
-        float(
-            retrieval_normalized_dcg(
-                torch.as_tensor(score), torch.as_tensor(label).int(), top_k=k
-            )
-        )
-        for label, score in zip(labels, scores, strict=True)
-    ]
-    found = values(functional.ndcg, labels, scores, k=k, gain_fn="linear")
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("k", CUTOFFS)
-def test_ranx(lists, k):
-    from ranx import Qrels, Run, evaluate
-
-    labels, scores = map(by_name, lists, (int, float))
-    for measure, gain_fn in (("ndcg", "linear"), ("ndcg_burges", "exponential")):
-        expected = evaluate(Qrels(labels), Run(scores), f"{measure}@{k}")
-        found = values(functional.ndcg, *lists, k=k, gain_fn=gain_fn).mean()
-        assert found == pytest.approx(float(expected), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("empty_value", "expected"),
-    [(None, [0.0, 0.3869, 0.3869, 0.6509]), (0.0, [0.0, 0.1934, 0.1934, 0.3255])],
-)
-def test_the_documented_example_of_ignite(empty_value, expected):
-    labels = [[0, 0, 1, 1], [0, 0, 0, 0]]
-    scores = [[4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 3.0, 4.0]]
-    found = [
-        float(metrics.NDCG(k=k, empty_value=empty_value)(labels, scores))
-        for k in (1, 2, 3, 4)
-    ]
-    assert found == pytest.approx(expected, abs=5e-5)
-
-
-def keras_rs_metrics():
-    """keras-rs, or a skip where it cannot be had."""
-    return pytest.importorskip("keras_rs").metrics
-
-
-@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # its own
-@pytest.mark.parametrize("k", [*CUTOFFS, None])
-@pytest.mark.parametrize("weighting", [None, "lists", "items"])
-@pytest.mark.parametrize("name", ["NDCG", "DCG"])
-def test_keras_rs_on_one_batch(lists, k, weighting, name, rng):
-    """Weights, and lists without relevant items, on one batch."""
-    labels, scores = (x.astype("float32") for x in lists)
-    labels[3] = 0.0
-    weights = {
-        None: None,
-        "lists": rng.choice([0.5, 1.0, 3.0], size=30).astype("float32"),
-        "items": rng.choice([0.0, 0.5, 3.0], size=labels.shape).astype("float32"),
-    }[weighting]
-    expected = getattr(keras_rs_metrics(), name)(k=k)(labels, scores, weights)
-    found = getattr(metrics, name)(k=k)(labels, scores, weights)
-    assert float(found) == pytest.approx(float(expected), rel=2e-6)
-
-
-def test_rax(lists):
-    if keras.backend.backend() != "jax":
-        pytest.skip("rax is for JAX")
-    import rax
-
-    labels, scores = lists
-    for k in (*CUTOFFS, None):
-        expected = rax.ndcg_metric(scores, labels, topn=k, reduce_fn=None)
-        found = values(functional.ndcg, labels, scores, k=k)
-        np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-5)
 
 
 CORRELATIONS = [("kendall_tau", "kendalltau"), ("spearman_correlation", "spearmanr")]
@@ -182,19 +96,6 @@ def test_f_beta_of_sklearn(lists, k, beta):
     ]
     found = values(functional.f_beta, labels, scores, k=k, beta=beta)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("persistence", [80, 95])
-def test_graded_rank_biased_precision_of_ranx(lists, persistence):
-    """It adds up the labels, whatever the highest one is."""
-    from ranx import Qrels, Run, evaluate
-
-    labels, scores = map(by_name, lists, (int, float))
-    expected = evaluate(Qrels(labels), Run(scores), f"rbp.{persistence}")
-    metric = metrics.RankBiasedPrecision(
-        persistence=persistence / 100, gain_fn="linear", max_grade=4
-    )
-    assert 4 * float(metric(*lists)) == pytest.approx(float(expected), rel=1e-6)
 
 
 def test_keras_rs_shuffles_on_all_backends_but_torch(backend):

@@ -14,17 +14,9 @@ from strategies import LIST_SIZE
 from test_ways import LEVELS, LISTS, dense_batch
 
 import keras_rank
-from keras_rank import catalogue, functional
+from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend
-from keras_rank.metrics import (
-    DCG,
-    NDCG,
-    ExpectedReciprocalRank,
-    MeanAveragePrecision,
-    PairwiseAccuracy,
-    RankingMetric,
-    RankingMetrics,
-)
+from keras_rank.metrics import NDCG, ExpectedReciprocalRank, RankingMetrics
 from keras_rank.metrics.update import UpdateSpec
 from keras_rank.utils import exclude_items
 
@@ -66,15 +58,14 @@ def ragged_batches(rng, number=30):
         yield labels, [rng.random(size).tolist() for size in sizes]
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        lambda: NDCG(k=10).update_state,
-        lambda: RankingMetrics(["ndcg@5", "ndcg@10", "map", "mrr"]).update_state,
-        lambda: functools.partial(functional.ndcg, k=10),
-    ],
-    ids=["metric", "group", "function"],
-)
+STARTS = {
+    "metric": lambda: NDCG(k=10).update_state,
+    "group": lambda: RankingMetrics(["ndcg@5", "ndcg@10", "map", "mrr"]).update_state,
+    "function": lambda: functools.partial(functional.ndcg, k=10),
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_ragged_batches_compile_few_programs(start, rng, compilations):
     batches = list(ragged_batches(rng))
     for most in (16, 0):
@@ -86,7 +77,8 @@ def test_ragged_batches_compile_few_programs(start, rng, compilations):
 
 def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compilations):
     batch = batch_of(rng, 7, 9)
-    metric = MeanAveragePrecision(k=4, relevance_threshold=1.125, empty_value=0.125)
+    arguments = {"relevance_threshold": 1.125, "empty_value": 0.125}
+    metric = metrics.MeanAveragePrecision(k=4, **arguments)
     before = len(compilations)
     metric(*batch)
     assert len(compilations) == before + 2
@@ -106,9 +98,8 @@ def test_a_program_gives_what_its_operations_give(case, rng):
         with jax.disable_jit():
             apart.update_state(*batch)
     np.testing.assert_allclose(metric.result(), apart.result(), rtol=2e-6)
-    np.testing.assert_allclose(
-        metric.standard_error(), apart.standard_error(), rtol=1e-4
-    )
+    errors = metric.standard_error(), apart.standard_error()
+    np.testing.assert_allclose(*errors, rtol=1e-4)
 
 
 @pytest.mark.optimized
@@ -117,16 +108,13 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
     """Of other sizes, rounded to others, and beyond those that are rounded."""
     labels, scores, _ = dense_batch(rng, 20, 4)
     weights = rng.random(labels.shape).astype("float32") + 0.25
-    arguments = {"k": 7, "shuffle_ties": shuffle_ties}
+    arguments = {"k": 7, "shuffle_ties": shuffle_ties, "seed": 1}
 
-    def sums_and_values(*batch):
+    def sums_and_values(labels, scores, weights):
         """Sums of all metrics, in which a changed bit of any list would show."""
         group = RankingMetrics([x.make(name=str(x), **arguments) for x in CASES_HERE])
-        group.update_state(*batch)
-        labels, scores, weights = batch
-        values = functional.ndcg(
-            labels, scores, sample_weight=weights, seed=1, **arguments
-        )
+        group.update_state(labels, scores, weights)
+        values = functional.ndcg(labels, scores, sample_weight=weights, **arguments)
         return [*map(np.asarray, group.variables)], np.asarray(values)
 
     expected, expected_values = sums_and_values(labels, scores, weights)
@@ -142,10 +130,8 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
 
 
 def test_large_inputs_are_not_padded(monkeypatch, rng):
-    def fail(*args):
-        raise AssertionError("a large input was copied")
-
-    monkeypatch.setattr(keras_rank.lists.standardize, "enlarged", fail)
+    """It would copy them."""
+    monkeypatch.setattr(keras_rank.lists.standardize, "enlarged", None)
     functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
 
 
@@ -178,9 +164,7 @@ def test_every_argument_tells_programs_apart():
         plan = UpdateSpec.of([case.make()])
         assert backend.is_ours(plan)
         assert plan == UpdateSpec.of([case.make(seed=5, name="another")])
-        for name in case.make().get_config():
-            if name in ("name", "seed"):
-                continue
+        for name in case.make().get_config().keys() - {"name", "seed"}:
             metric = case.make()
             changed = "_compute_dtype" if name == "dtype" else name
             other = "average" if name == "shuffle_ties" else "something else"
@@ -191,7 +175,7 @@ def test_every_argument_tells_programs_apart():
                 assert UpdateSpec.of([metric]).arguments != plan.arguments, name
 
 
-class Positions(RankingMetric):
+class Positions(metrics.RankingMetric):
     """Does what no program can: reads values, and counts its calls."""
 
     weight = 1.0
@@ -209,39 +193,30 @@ class Positions(RankingMetric):
 
 
 def test_a_formula_of_a_user_runs_as_it_is_written():
+    batch = [[1, 0], [1, 0]], [[0.9, 0.1], [0.2, 0.8]]
     metric = Positions()
-    labels, scores = [[1, 0], [1, 0]], [[0.9, 0.1], [0.2, 0.8]]
-    metric.update_state(labels, scores)
-    assert float(metric.result()) == 0.5
+    assert float(metric(*batch)) == 0.5
     metric.reset_state()
     metric.scale.assign(0.5)
     metric.weight = 3.0
-    metric.update_state(labels, scores)
-    assert float(metric.result()) == 0.75
+    assert float(metric(*batch)) == 0.75
     assert metric.calls == 2
     metric.reset_state()
     metric.scale.assign(0.5)
-    group = RankingMetrics([metric, NDCG(k=1, name="other")])
-    group.update_state(labels, scores)
-    assert {name: float(x) for name, x in group.result().items()} == {
-        "positions": 0.75,
-        "other": 0.5,
-    }
+    found = RankingMetrics([metric, NDCG(k=1, name="other")])(*batch)
+    assert found == {"positions": 0.75, "other": 0.5}
 
 
 def test_a_formula_of_a_user_sees_the_sizes_that_were_given():
     """A mean over ranks is no formula that padding leaves as it is."""
 
-    class Mean(RankingMetric):
+    class Mean(metrics.RankingMetric):
         def compute(self, lists, ranking):
             return ops.mean(ranking.take(lists.relevance), axis=1)
 
-    metric = Mean()
-    metric.update_state([[1, 0, 0]], [[0.3, 0.2, 0.1]])
-    assert float(metric.result()) == pytest.approx(1 / 3)
-    metric.reset_state()
-    metric.update_state(functional.rank([[1, 0, 0]], [[0.3, 0.2, 0.1]]))
-    assert float(metric.result()) == pytest.approx(1 / 3)
+    batch = [[1, 0, 0]], [[0.3, 0.2, 0.1]]
+    for given in (batch, [functional.rank(*batch)]):
+        assert float(Mean()(*given)) == pytest.approx(1 / 3)
 
 
 def targets_of(queries):
@@ -254,20 +229,18 @@ def sparse_of(queries):
     return targets_of(queries), scores.astype("float32")
 
 
-def graded_of(queries):
-    return {"ids": targets_of(queries), "labels": np.ones((len(queries), 2))}
+def rank_with_averaged_ties(queries):
+    targets = targets_of(queries)
+    graded = {"ids": targets, "labels": np.ones_like(queries[:, :2])}
+    how = {"exclude": targets + 2, "shuffle_ties": "average"}
+    return catalogue.rank(graded, queries, ITEMS, **how)
 
 
 AVERAGED = {"shuffle_ties": "average", "sparse_labels": True}
 # With the most programs that another number of queries may compile.
 OF_CATALOGUES = {
     "rank": (6, lambda x: catalogue.rank(targets_of(x), x, ITEMS, seed=1)),
-    "rank with averaged ties": (
-        10,
-        lambda x: catalogue.rank(
-            graded_of(x), x, ITEMS, exclude=targets_of(x) + 2, shuffle_ties="average"
-        ),
-    ),
+    "rank with averaged ties": (10, rank_with_averaged_ties),
     # Two for a second pass, as queries tie at the end.
     "top_k": (5, lambda x: catalogue.top_k(x, ITEMS, 3, shuffle_ties=True, seed=1)),
     "top_k of blocks": (6, lambda x: catalogue.top_k(x, ITEMS, 3, block_size=16)),
@@ -277,10 +250,7 @@ OF_CATALOGUES = {
     ),
     # How many ranks are listed depends on the values of the lists.
     "a metric without a cutoff": (6, lambda x: NDCG(**AVERAGED)(*sparse_of(x))),
-    "a function without a cutoff": (
-        5,
-        lambda x: functional.ndcg(*sparse_of(x), **AVERAGED),
-    ),
+    "a function without one": (5, lambda x: functional.ndcg(*sparse_of(x), **AVERAGED)),
 }
 
 
@@ -298,7 +268,7 @@ def test_a_catalogue_compiles_few_programs(call, most, rng, compilations):
 
 @pytest.mark.parametrize(
     ("base", "targets"),
-    [(PairwiseAccuracy, None), (ExpectedReciprocalRank, None), (NDCG, 70)],
+    [(metrics.PairwiseAccuracy, None), (ExpectedReciprocalRank, None), (NDCG, 70)],
     ids=["inversions", "a loop over items", "bisection"],
 )
 def test_loops_of_a_class_of_a_user_are_compiled_once(base, targets, rng, compilations):
@@ -321,13 +291,11 @@ def test_loops_of_a_class_of_a_user_are_compiled_once(base, targets, rng, compil
 
 def test_a_gain_of_a_user_may_be_any_function():
     factor = 1.0
-    metric = DCG(k=1, gain_fn=lambda labels: factor * np.asarray(labels))
-    metric.update_state([[3, 1]], [[0.9, 0.1]])
-    assert float(metric.result()) == 3.0
+    metric = metrics.DCG(k=1, gain_fn=lambda labels: factor * np.asarray(labels))
+    assert float(metric([[3, 1]], [[0.9, 0.1]])) == 3.0
     factor = 2.0
     metric.reset_state()
-    metric.update_state([[3, 1]], [[0.9, 0.1]])
-    assert float(metric.result()) == 6.0
+    assert float(metric([[3, 1]], [[0.9, 0.1]])) == 6.0
 
 
 def test_state_of_a_users_own_is_kept():
@@ -341,56 +309,46 @@ def test_state_of_a_users_own_is_kept():
             self.batches.assign(self.batches + 1)
 
     metric = Counted(k=2)
-    for _ in range(3):
-        metric.update_state([[1, 0]], [[0.9, 0.1]])
-    assert int(metric.batches.value) == 3
-    assert float(metric.result()) == 1.0
+    for number in (1, 2, 3):
+        assert float(metric([[1, 0]], [[0.9, 0.1]])) == 1.0
+        assert int(metric.batches.value) == number
 
 
-def test_errors_come_before_any_state_changes():
-    metric = keras_rank.metrics.ExpectedReciprocalRank(max_grade=2.0)
-    metric.update_state([[1, 0]], [[0.9, 0.1]])
-    before = [np.asarray(variable) for variable in metric.variables]
-    with pytest.raises(ValueError, match="labels up to `max_grade`, 2"):
-        metric.update_state([[3, 0]], [[0.9, 0.1]])
-    sparse = NDCG(sparse_labels=True)
-    with pytest.raises(ValueError, match="below the number of items, 3"):
-        sparse.update_state([[0], [7]], np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="whole numbers as ids"):
-        sparse.update_state([[0.5], [1]], np.zeros((2, 3)))
-    for variable, value in zip(metric.variables, before, strict=True):
-        np.testing.assert_array_equal(variable, value)
-    assert float(sparse.result()) == 0.0
+@pytest.mark.parametrize(
+    ("metric", "labels", "message"),
+    [
+        (ExpectedReciprocalRank(max_grade=2.0), [[3, 0]], "labels up to `max_grade`"),
+        (NDCG(sparse_labels=True), [7], "below the number of items, 2"),
+        (NDCG(sparse_labels=True), [0.5], "whole numbers as ids"),
+    ],
+)
+def test_errors_come_before_any_state_changes(metric, labels, message):
+    with pytest.raises(ValueError, match=message):
+        metric.update_state(labels, [[0.9, 0.1]])
+    assert not any(np.any(np.asarray(variable)) for variable in metric.variables)
 
 
 @pytest.mark.optimized
 def test_what_a_program_of_the_users_knows_already_is_computed_at_once():
-    labels, scores = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
-    known = jax.jit(lambda x: x * functional.ndcg(labels, scores))
-    np.testing.assert_allclose(known(1.0), functional.ndcg(labels, scores), rtol=1e-6)
+    known = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
+    found = jax.jit(lambda x: x * functional.ndcg(*known))(1.0)
+    np.testing.assert_allclose(found, functional.ndcg(*known), rtol=1e-6)
 
 
 def test_in_double_precision(rng):
     labels, scores = batch_of(rng, 4, 6)
     expected = np.asarray(functional.ndcg(labels, scores, shuffle_ties=False))
     with backend._float64():
-        found = functional.ndcg(
-            labels.astype("float64"),
-            scores.astype("float64"),
-            shuffle_ties=False,
-            dtype="float64",
-        )
+        wide = labels.astype("float64"), scores.astype("float64")
+        found = functional.ndcg(*wide, shuffle_ties=False, dtype="float64")
         assert found.dtype == "float64"
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_on_the_device_where_inputs_were_put(rng):
     labels, scores = batch_of(rng, 4, 6)
-    device = jax.devices()[-1]
-    metric, expected = NDCG(seed=1), NDCG(seed=1)
-    metric.update_state(jax.device_put(labels, device), jax.device_put(scores, device))
-    expected.update_state(labels, scores)
-    assert float(metric.result()) == float(expected.result())
+    there = jax.device_put((labels, scores), jax.devices()[-1])
+    assert float(NDCG(seed=1)(*there)) == float(NDCG(seed=1)(labels, scores))
 
 
 def test_in_two_threads(rng):
@@ -429,11 +387,9 @@ def test_targets_are_rounded_up_without_more_lists(items, rng):
     ids = rng.permuted(np.tile(np.arange(3), (5, 1)), axis=1)
     ids[:, -1] = -1
     scores = rng.random((5, items)).astype("float32")
-    metric = keras_rank.metrics.RecallAtK(k=2, sparse_labels=True, seed=1)
-    metric.update_state(ids, scores)
-    dense = np.zeros_like(scores)
-    for row, of_row in zip(dense, ids, strict=True):
-        row[of_row[of_row >= 0]] = 1.0
+    metric = metrics.RecallAtK(k=2, sparse_labels=True, seed=1)
+    # The last row, of no item, is that of the padding.
+    dense = np.eye(items + 1, items)[ids].sum(axis=1)
     expected = functional.recall(dense, scores, k=2)
-    assert float(metric.result()) == pytest.approx(float(np.mean(expected)))
+    assert float(metric(ids, scores)) == pytest.approx(float(np.mean(expected)))
     assert int(metric.variables[-1].value) == 5

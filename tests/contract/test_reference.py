@@ -1,5 +1,6 @@
 """The reference backend, apart from what a backend replaces."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -10,43 +11,46 @@ from keras_rank.metrics.update import UpdateSpec
 from keras_rank.ranking.ranked import OrderSpec
 
 
+def found_by(function, *arrays, **others):
+    """What a function of tensors returns for arrays, as arrays again."""
+    found = function(*map(ops.convert_to_tensor, arrays), **others)
+    return keras.tree.map_structure(ops.convert_to_numpy, found)
+
+
 @pytest.mark.parametrize("size", [0, 1, 7, 5000])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_equal_entries_stay_in_their_order(dtype, size, rng):
     """Also where NumPy and torch sort or partition long rows, and both zeros."""
     x = rng.integers(-2, 3, size=(3, size)).astype(dtype)
     x = np.where(x == -2, np.array(-0.0, dtype), x)
-    found = generic.argsort(ops.convert_to_tensor(x))
     expected = np.argsort(x, axis=1, kind="stable")
-    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+    np.testing.assert_array_equal(found_by(generic.argsort, x), expected)
 
 
 def test_set_bits_are_counted(rng):
     words = rng.integers(-(2**31), 2**31, size=(2, 50))
     words[0, :4] = -(2**31), -1, 0, 2**31 - 1
-    found = generic.popcount(ops.convert_to_tensor(words.astype("int32")))
     expected = [[f"{word % 2**32:b}".count("1") for word in row] for row in words]
-    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+    found = found_by(generic.popcount, words.astype("int32"))
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("function", [generic.count_at_least, backend.count_at_least])
 @pytest.mark.parametrize("number", [1, 3, 8, 9, 17])
-@pytest.mark.parametrize("transposed", ["entries", "thresholds", "both", "none"])
+@pytest.mark.parametrize("transposed", [(), (0,), (1,), (0, 1)])
 def test_entries_are_counted(transposed, number, function, rng, monkeypatch):
     """In each of the ways that several thresholds come together, and of any layout.
 
     On an accelerator, torch reads the memory of comparisons as bytes.
     """
     monkeypatch.setattr(backend, "on_accelerator", lambda: True)
-    entries, thresholds = (
+    entries, thresholds = arrays = [
         rng.integers(0, 5, size=(6, size)).astype("float32") for size in (32, number)
-    )
-    given = {"entries": entries, "thresholds": thresholds}
-    for name, x in given.items():
-        given[name] = ops.convert_to_tensor(x)
-        if transposed in (name, "both"):
-            given[name] = ops.transpose(ops.convert_to_tensor(x.T.copy()))
-    found = ops.convert_to_numpy(function(*given.values()))
+    ]
+    given = [ops.convert_to_tensor(x) for x in arrays]
+    for i in transposed:
+        given[i] = ops.transpose(ops.convert_to_tensor(arrays[i].T.copy()))
+    found = ops.convert_to_numpy(function(*given))
     expected = np.sum(entries[:, None] >= thresholds[..., None], axis=2)
     np.testing.assert_array_equal(found, expected)
 
@@ -62,45 +66,35 @@ def test_what_a_program_can_compute():
 def test_numbers_are_counted(rng):
     """Those from the end on are not."""
     numbers = rng.integers(0, 6, (4, 50)).astype("int32")
-    given = ops.convert_to_tensor(numbers)
-    expected = [np.sum(numbers == number) for number in range(5)]
-    found = ops.convert_to_numpy(generic.bincount(given, 5))
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype == "int32"
     by_row = [[np.sum(row == number) for number in range(6)] for row in numbers]
-    found = ops.convert_to_numpy(generic.histogram(given, 6))
-    np.testing.assert_array_equal(found, by_row)
+    np.testing.assert_array_equal(found_by(generic.histogram, numbers, end=6), by_row)
+    found = found_by(generic.bincount, numbers, number=5)
+    np.testing.assert_array_equal(found, np.sum(by_row, axis=0)[:5])
+    assert found.dtype == "int32"
 
 
 def test_groups_are_summed(rng):
     values = rng.integers(0, 9, (3, 8)).astype("float32")
     groups = rng.integers(0, 24, 24).astype("int32")
-    found = generic.group_totals(*map(ops.convert_to_tensor, (values, groups)))
     expected = [values.ravel()[groups == group].sum() for group in groups]
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(found), np.reshape(expected, (3, 8))
-    )
+    found = found_by(generic.group_totals, values, groups)
+    np.testing.assert_array_equal(found, np.reshape(expected, (3, 8)))
 
 
-def test_the_first_true_entry(rng):
+def test_the_first_true_entry():
     conditions = np.array([[False, True, True], [True, False, True]])
-    like = ops.zeros((), "float32")
-    found = generic.first_true(ops.convert_to_tensor(conditions), like)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(found), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
-    )
+    found = found_by(generic.first_true, conditions, np.float32(0.0))
+    np.testing.assert_array_equal(found, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
 
 
 def test_rows_are_sorted_by_two_keys(rng):
     x = rng.integers(0, 4, (3, 40)).astype("float32")
     keys = rng.integers(-(2**31) + 1, 2**31, (3, 40)).astype("int32")
-    given = [ops.convert_to_tensor(part) for part in (x, keys)]
     rows = [sorted(zip(*row, strict=True)) for row in zip(x, keys, strict=True)]
     expected = np.moveaxis(np.array(rows, "float64"), 2, 0)
-    found = generic.sort_pairs(*given)
-    np.testing.assert_array_equal([*map(ops.convert_to_numpy, found)], expected)
+    np.testing.assert_array_equal(found_by(generic.sort_pairs, x, keys), expected)
     # The highest first, and of equal ones those with the largest keys.
-    descending, order = map(ops.convert_to_numpy, generic.sorted_descending(*given))
+    descending, order = found_by(generic.sorted_descending, x, keys)
     np.testing.assert_array_equal(descending, expected[0, :, ::-1])
     by_rank = np.take_along_axis(keys, order, axis=1)
     np.testing.assert_array_equal(by_rank, expected[1, :, ::-1])

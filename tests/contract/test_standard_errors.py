@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 from registry import FIRST_CASES
-from strategies import BATCH, LIST_SIZE, batches, ties
+from strategies import BATCH, LIST_SIZE, batches, splits, ties
 
-import keras_rank
 from keras_rank import state
-from keras_rank.metrics import NDCG, Coverage, RankingMetrics
-from keras_rank.utils import export_state, merge_state
+from keras_rank.metrics import NDCG, Coverage, RankingMetric, RankingMetrics
+from keras_rank.utils import merge_state
 
 
-class FirstLabel(keras_rank.metrics.RankingMetric):
+class FirstLabel(RankingMetric):
     """The value is what is given as label, of lists of one item."""
 
     def compute(self, lists, ranking):
@@ -34,33 +33,9 @@ def first_labels(*values_and_weights, **arguments):
     return metric
 
 
-def group_of(**arguments):
-    """All metrics at once: they order each batch together."""
-    members = [case.make(name=case.name, **arguments) for case in FIRST_CASES]
-    return RankingMetrics(members)
-
-
-def errors_of(group):
-    """By name, as floats; NaN, which equals nothing, as -1."""
-    found = {name: float(error) for name, error in group.standard_error().items()}
-    return {name: -1.0 if np.isnan(x) else x for name, x in found.items()}
-
-
-def errors_after(*all_batches, **arguments):
-    group = group_of(**arguments)
-    for batch in all_batches:
-        group.update_state(*batch)
-    return errors_of(group)
-
-
 def close(expected):
     """To rounding, also beside values that are much larger than their differences."""
-    return pytest.approx(expected, rel=2e-6, abs=2e-6)
-
-
-def values_of(case, labels, scores, **arguments):
-    values = case.values(labels, scores, **arguments)
-    return ops.convert_to_numpy(values).astype("float64")
+    return pytest.approx(expected, rel=2e-6, abs=2e-6, nan_ok=True)
 
 
 def mean_of(values, weights, axis=-1):
@@ -80,7 +55,7 @@ def by_contributions(values, weights, empty_value):
     """
     relevant, number = weights > 0, len(weights)
     if number < 2:
-        return -1.0
+        return np.nan
     weight = weights.sum() or 1.0
     among = (weights * values).sum() / weight
     filled = np.where(relevant, among, empty_value or 0.0)
@@ -101,17 +76,22 @@ def test_empty_lists_with_weights_of_their_own_are_as_any_other():
 @given(
     batch=batches(weighted=True),
     weighted=st.booleans(),
+    splits=splits,
     shuffle_ties=ties,
     empty_value=st.sampled_from([0.0, 0.5, None]),
 )
-def test_it_is_that_of_the_contributions(batch, weighted, shuffle_ties, empty_value):
+def test_it_is_that_of_the_contributions(
+    batch, weighted, splits, shuffle_ties, empty_value
+):
+    """However the batch is split."""
     labels, scores, weights = batch
     # One for each list, which changes no value.
     weights = 0.5 + weights[:, 0] if weighted else np.ones(BATCH)
     arguments = {"k": 3, "shuffle_ties": shuffle_ties}
     expected = {}
     for case in FIRST_CASES:
-        values = values_of(case, labels, scores, empty_value=None, **arguments)
+        values = case.values(labels, scores, empty_value=None, **arguments)
+        values = ops.convert_to_numpy(values).astype("float64")
         relevant = ~np.isnan(values)
         left_out = empty_value is None or case.leaves_out_empty
         kept = relevant if left_out else (labels >= 0).any(axis=1)
@@ -119,9 +99,16 @@ def test_it_is_that_of_the_contributions(batch, weighted, shuffle_ties, empty_va
         expected[case.name] = by_contributions(
             values[kept], np.where(relevant, weights, 0.0)[kept], empty_value
         )
-    given_weights = weights if weighted else None
-    arguments["empty_value"] = empty_value
-    assert errors_after((labels, scores, given_weights), **arguments) == close(expected)
+    members = [
+        case.make(name=case.name, empty_value=empty_value, **arguments)
+        for case in FIRST_CASES
+    ]
+    # All at once: they order each batch together.
+    group = RankingMetrics(members)
+    for part in np.split(np.arange(BATCH), splits):
+        given_weights = weights[part] if weighted else None
+        group.update_state(labels[part], scores[part], given_weights)
+    assert keras.tree.map_structure(float, group.standard_error()) == close(expected)
 
 
 @pytest.fixture
@@ -132,19 +119,6 @@ def batch(rng):
     labels[1], labels[2] = 0.0, -1.0
     weights = rng.choice([0.5, 1.0, 2.0, 3.5], shape).astype("float32")
     return labels, rng.normal(size=shape).astype("float32"), weights
-
-
-def in_parts(*batch):
-    return [[x[rows] for x in batch] for rows in (slice(4), slice(4, BATCH))]
-
-
-@pytest.mark.parametrize("empty_value", [0.0, None])
-def test_in_parts(empty_value, batch):
-    """As of one batch."""
-    arguments = {"k": 3, "empty_value": empty_value}
-    found = errors_after(*in_parts(*batch), **arguments)
-    assert found == close(errors_after(batch, **arguments))
-    assert empty_value is None or all(error > 0 for error in found.values())
 
 
 @pytest.mark.parametrize("way", compiled.WAYS)
@@ -158,43 +132,45 @@ def test_compiled_equals_eager(way, batch):
             return group.standard_error()
 
     found = compiled.function(way, errors)([x.value for x in group.variables])
-    assert {name: float(x) for name, x in found.items()} == close(errors_of(group))
+    expected = keras.tree.map_structure(float, group.standard_error())
+    assert keras.tree.map_structure(float, found) == close(expected)
 
 
-def sums_of(values, weights):
-    """What the formula takes, of data sets in rows; a list of weight 0 is empty."""
-    relevant = np.sum(weights > 0, axis=-1)
-    v, w = values, weights
-    first = np.sum([w * v, w], axis=-1)
-    squares = np.sum([w**2, w**2 * v, w**2 * v**2], axis=-1)
-    return [*first, relevant, weights.shape[-1] - relevant, *squares]
+def of_sums(values, weights, empty_value):
+    """By the formula, of data sets in rows; a list of weight 0 is empty."""
+    v, w, relevant = values, weights, weights > 0
+    columns = w * v, w, relevant, ~relevant, w**2, w**2 * v, w**2 * v**2
+    sums = (np.sum(column, axis=-1) for column in columns)
+    return np.sqrt(state.squared_error(*sums, empty_value))
 
 
-@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
-def test_it_is_that_of_the_bootstrap(case, rng, backend):
+def test_the_formula_takes_sums_of_any_kind(rng):
+    """As a table of values has them, and for many means at once."""
+    values, weights = rng.random((2, 5, 30))
+    weights[rng.random(weights.shape) < 0.2] = 0.0
+    rows = zip(values, weights, strict=True)
+    expected = [by_contributions(*row, 0.25) for row in rows]
+    found = of_sums(values, weights, 0.25)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_formula_is_that_of_the_bootstrap(rng, backend):
     """Within four deviations of the bootstrap's own noise."""
     stats = pytest.importorskip("scipy.stats")
     if backend != "numpy":
         pytest.skip("the same formula everywhere: the resamples take long")
     lists, resamples = 400, 2000
-    labels = rng.integers(0, 5, (lists, 6)) * (rng.random((lists, 1)) > 0.2)
-    scores = labels + 2.0 * rng.normal(size=labels.shape)
-    weights = rng.exponential(size=lists) + 0.1
-    metric = case.make(k=3)
-    metric.update_state(labels, scores, weights)
-    values = values_of(case, labels, scores, k=3, empty_value=None)
-    relevant = ~np.isnan(values)
-    if case.leaves_out_empty:
-        values, weights, relevant = (x[relevant] for x in (values, weights, relevant))
+    values, weights = rng.random(lists), rng.exponential(size=lists) + 0.1
+    weights[rng.random(lists) < 0.2] = 0.0
     expected = stats.bootstrap(
-        (np.where(relevant, values, 0.0), np.where(relevant, weights, 0.0)),
+        (values, weights),
         mean_of,
         n_resamples=resamples,
         paired=True,
         method="percentile",
         rng=rng,
     ).standard_error
-    found = float(metric.standard_error())
+    found = of_sums(values, weights, 0.0)
     assert found == pytest.approx(expected, rel=4 / np.sqrt(2 * resamples))
 
 
@@ -202,14 +178,12 @@ def test_values_that_are_nearly_alike(rng):
     """Ten million that differ by a ten-thousandth: float32 squares know nothing."""
     values = (0.9 + 1e-4 * rng.normal(size=250_000)).astype("float32")
     weights = rng.uniform(0.5, 2.0, size=len(values)).astype("float32")
-    for given_weights in (None, weights):
+    for given_weights in (np.ones_like(values), weights):
         metric = first_labels()
         merge_state(metric, [first_labels((values, given_weights))] * 40)
-        w = np.ones(1) if given_weights is None else weights.astype("float64")
-        v = values.astype("float64")
-        number, mean = 40 * len(v), np.average(v, weights=w if len(w) > 1 else None)
-        spread = np.mean((w * (v - mean)) ** 2) / np.mean(w) ** 2
-        expected = np.sqrt(spread / (number - 1))
+        v, w = values.astype("float64"), given_weights.astype("float64")
+        spread = np.mean((w * (v - np.average(v, weights=w))) ** 2) / np.mean(w) ** 2
+        expected = np.sqrt(spread / (40 * len(v) - 1))
         assert float(metric.standard_error()) == pytest.approx(expected, rel=1e-5)
 
 
@@ -274,39 +248,18 @@ def test_it_has_the_dtype_of_the_result(backend):
     assert float(metric.standard_error()) == pytest.approx((1 - worst) / 2)
 
 
-def test_the_formula_takes_sums_of_any_kind(rng):
-    """As a table of values has them, and for many means at once."""
-    values, weights = rng.random((2, 5, 30))
-    weights[rng.random(weights.shape) < 0.2] = 0.0
-    found = np.sqrt(state.squared_error(*sums_of(values, weights), 0.25))
-    rows = zip(values, weights, strict=True)
-    expected = [by_contributions(*row, 0.25) for row in rows]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_results_of_a_group(batch):
-    plain = RankingMetrics(["ndcg@3", "mrr"], prefix="my_")
+def test_results_of_a_group_with_a_prefix():
+    """`test_group.py` has their values."""
     group = RankingMetrics(["ndcg@3", "mrr"], prefix="my_", standard_errors=True)
     copy = RankingMetrics.from_config(group.get_config())
-    for each in (plain, group, copy):
-        each.update_state(*batch)
-    assert list(plain.result()) == ["my_ndcg_at_3", "my_mrr"]
-    assert list(copy.result()) == [
-        "my_ndcg_at_3",
-        "my_ndcg_at_3_stderr",
-        "my_mrr",
-        "my_mrr_stderr",
-    ]
-    errors = {f"{name}_stderr": x for name, x in plain.standard_error().items()}
-    expected = {**plain.result(), **errors}
-    assert {name: float(x) for name, x in group.result().items()} == close(
-        {name: float(x) for name, x in expected.items()}
-    )
+    names = ["my_ndcg_at_3", "my_ndcg_at_3_stderr", "my_mrr", "my_mrr_stderr"]
+    assert list(group.result()) == list(copy.result()) == names
+    assert list(group.standard_error()) == names[::2]
 
 
 def test_metrics_of_exposure_have_none(batch):
-    members = [Coverage(2, LIST_SIZE), NDCG(k=3)]
-    members.append(NDCG(k=5, name="coverage_at_2_stderr"))
+    named = NDCG(k=5, name="coverage_at_2_stderr")
+    members = [Coverage(2, LIST_SIZE), NDCG(k=3), named]
     group = RankingMetrics(members, standard_errors=True)
     group.update_state(*batch)
     means = ["ndcg_at_3", "coverage_at_2_stderr"]
@@ -327,31 +280,16 @@ def test_errors_of_a_group():
 
 
 @pytest.mark.trains
-def test_in_fit_and_evaluate_saved_and_loaded(batch, tmp_path):
+def test_in_fit(batch):
     labels, x, _ = batch
     inputs = keras.Input((LIST_SIZE,))
     model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
     group = RankingMetrics(["ndcg@3", "mrr"], standard_errors=True)
     model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[group])
-    data = {"x": x, "y": labels, "batch_size": 4, "verbose": 0}
-    history = model.fit(**data, validation_data=(x, labels)).history
+    given = {"batch_size": 4, "validation_data": (x, labels), "verbose": 0}
+    history = model.fit(x, labels, **given).history
     alone = RankingMetrics(["ndcg@3", "mrr"])
     alone.update_state(labels, model.predict(x, verbose=0))
-    model.save(tmp_path / "model.keras")
-    logs = keras.models.load_model(tmp_path / "model.keras").evaluate(
-        **data, return_dict=True
-    )
     for name, error in alone.standard_error().items():
-        logged = f"{name}_stderr"
-        found = [history[logged][0], history[f"val_{logged}"][0], logs[logged]]
-        assert found == close([float(error)] * 3)
-
-
-def test_states_of_older_versions_are_refused():
-    """They held sums of four columns, without those that a standard error needs."""
-    metric = NDCG(k=1)
-    state = export_state(metric)
-    state["ndcg_at_1/totals"] = np.zeros((2, 4), "float32")
-    state["ndcg_at_1/remainders"] = np.zeros(4, "float32")
-    with pytest.raises(ValueError, match="as an older version exports them, without"):
-        merge_state(metric, [state])
+        for logged in (f"{name}_stderr", f"val_{name}_stderr"):
+            assert history[logged] == close([float(error)])

@@ -9,7 +9,6 @@ from registry import FIRST_CASES
 from strategies import LIST_SIZE
 from test_ways import dense_batch
 
-import keras_rank
 from keras_rank import functional, metrics, utils
 from keras_rank import state as sums_of
 from keras_rank.backends import backend
@@ -65,62 +64,68 @@ def test_means_in_float64_are_those_of_all_parts(value):
     assert float(sums_of.mean((None, "float64"), totals, remainders)) == value
 
 
-def test_adding_variables_is_merging(rng):
-    labels, scores = rng.integers(-1, 4, (9, 6)), rng.normal(size=(9, 6))
-    weights = rng.random((9, 6))
-    whole, *parts = (metrics.NDCG(seed=1) for _ in range(4))
-    whole.update_state(labels, scores, weights)
-    for part, rows in zip(parts, ([0, 1, 2, 3], [], [4, 5, 6, 7, 8]), strict=True):
-        part.update_state(labels[rows], scores[rows], weights[rows])
-    added = [sum(vs) for vs in zip(*(part.variables for part in parts), strict=True)]
-    for call in ("result", "standard_error"):
-        expected = pytest.approx(float(getattr(whole, call)()), rel=1e-6)
-        with keras.StatelessScope(zip(parts[0].variables, added, strict=True)):
-            assert float(getattr(parts[0], call)()) == expected
-    merged = keras_rank.utils.merge_state(parts[0], parts[1:])
-    assert merged is parts[0]
-    assert float(merged.result()) == pytest.approx(float(whole.result()), rel=1e-6)
-    assert float(merged.standard_error()) == expected
-    assert int(merged.variables[-1] + 0) == int(whole.variables[-1] + 0)
-
-
-def test_an_element_that_is_no_state_is_an_error():
-    state = utils.export_state(metrics.NDCG(2))
-    assert type(state) is dict
-    with pytest.raises(ValueError, match="an element of type NoneType"):
-        utils.merge_state(metrics.NDCG(2), [state, None])
-
-
-def test_merging_different_metrics_is_an_error():
-    for other, message in (
-        (metrics.NDCG(k=2), "`others` should be metrics of the same"),
-        (metrics.DCG(k=1), "Received: DCG with"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            keras_rank.utils.merge_state(metrics.NDCG(k=1), [other])
-
-
-TEST_NAMES = ["test_ndcg_at_2", "test_mrr"]
+def make_metric():
+    return metrics.NDCG(k=2, seed=1)
 
 
 def make_group(names=("ndcg@2", "mrr")):
     return metrics.RankingMetrics(list(names), prefix="test_")
 
 
-@pytest.mark.parametrize("make", [lambda: metrics.NDCG(k=2), make_group])
-def test_exported_states_are_merged_as_the_metrics_are(make, rng, tmp_path):
-    """By way of files, as workers on other machines would."""
-    parts = [make() for _ in range(3)]
-    for i, part in enumerate(parts):
-        part.update_state(rng.integers(0, 4, (4, 5)), rng.normal(size=(4, 5)))
-        np.savez(tmp_path / f"{i}.npz", **keras_rank.utils.export_state(part))
-    states = [dict(np.load(tmp_path / f"{i}.npz")) for i in range(3)]
-    found = keras_rank.utils.merge_state(make(), states)
-    expected = keras_rank.utils.merge_state(make(), parts)
-    for mine, theirs in zip(found.variables, expected.variables, strict=True):
-        np.testing.assert_array_equal(
-            ops.convert_to_numpy(mine), ops.convert_to_numpy(theirs)
-        )
+@pytest.mark.parametrize("make", [make_metric, make_group])
+def test_adding_variables_is_merging(make, rng, tmp_path):
+    """By way of files too, as workers on other machines would."""
+    labels, scores = rng.integers(-1, 4, (9, 6)), rng.normal(size=(9, 6))
+    batch = labels, scores, rng.random((9, 6))
+    whole, merged, *parts = (make() for _ in range(5))
+    whole.update_state(*batch)
+    parts[0].update_state(*batch)
+    parts[0].reset_state()
+    states = []
+    for part, rows in zip(parts, (slice(4), slice(0), slice(4, 9)), strict=True):
+        part.update_state(*(x[rows] for x in batch))
+        np.savez(tmp_path / "state.npz", **utils.export_state(part))
+        states.append(dict(np.load(tmp_path / "state.npz")))
+    assert utils.merge_state(merged, parts) is merged
+    exported = utils.merge_state(make(), states)
+    added = [sum(vs) for vs in zip(*(part.variables for part in parts), strict=True)]
+    for mine, theirs in zip(merged.variables, exported.variables, strict=True):
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (mine, theirs)))
+    assert np.all(ops.convert_to_numpy(merged.variables[-1] == whole.variables[-1]))
+    for name in ("result", "standard_error"):
+        expected = keras.tree.map_structure(float, getattr(whole, name)())
+        found = [getattr(merged, name)()]
+        with keras.StatelessScope(zip(merged.variables, added, strict=True)):
+            found.append(getattr(merged, name)())
+        for each in keras.tree.map_structure(float, found):
+            assert each == pytest.approx(expected, rel=1e-6)
+
+
+OTHER_NAMES = r"states with the names.*Received: \{"
+OLD = {"totals": np.zeros((2, 4)), "remainders": np.zeros(4), "lists_seen": 0}
+OLD = {f"ndcg_at_1/{name}": value for name, value in OLD.items()}
+OTHERS = [
+    (None, "an element of type NoneType"),
+    (metrics.NDCG(k=2), "`others` should be metrics of the same"),
+    (metrics.DCG(k=1), "Received: DCG with"),
+    (metrics.RankingMetrics(["ndcg@2"]), "same class and configuration"),
+    (utils.export_state(metrics.NDCG(k=2)), OTHER_NAMES),
+    (utils.export_state(make_group(["mrr"])), OTHER_NAMES),
+    ({}, OTHER_NAMES),
+    # Sums of four columns, without those that a standard error needs.
+    (OLD, f"{OTHER_NAMES}.*, as an older version exports them, without"),
+]
+
+
+@pytest.mark.parametrize(("other", "message"), OTHERS)
+def test_merging_what_is_of_another_metric_is_an_error(other, message):
+    """And then nothing is merged, so that the rest is not counted twice."""
+    seen = metrics.NDCG(k=1)
+    seen.update_state([[1.0, 0.0]], [[0.2, 0.1]])
+    for metric in (metrics.NDCG(k=1), metrics.RankingMetrics(["ndcg@1"])):
+        with pytest.raises(ValueError, match=message):
+            utils.merge_state(metric, [utils.export_state(seen), other])
+        assert utils.export_state(metric)["ndcg_at_1/lists_seen"] == 0
 
 
 def test_names_of_exported_states():
@@ -129,8 +134,10 @@ def test_names_of_exported_states():
         with keras.name_scope("somewhere"):
             single, group = metrics.NDCG(k=10), make_group()
         variables = {"totals": (2, 4, 4), "remainders": (4, 4), "lists_seen": ()}
-        for metric, names in ((single, ["ndcg_at_10"]), (group, TEST_NAMES)):
-            state = keras_rank.utils.export_state(metric)
+        of_group = ["test_ndcg_at_2", "test_mrr"]
+        for metric, names in ((single, ["ndcg_at_10"]), (group, of_group)):
+            state = utils.export_state(metric)
+            assert type(state) is dict
             assert {name: value.shape for name, value in state.items()} == {
                 f"{name}/{variable}": shape
                 for name in names
@@ -139,9 +146,12 @@ def test_names_of_exported_states():
 
 
 def test_states_and_results_stay_what_they_are():
+    """Also where a metric is merged with itself."""
     metric = metrics.NDCG()
     metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
-    state, held = keras_rank.utils.export_state(metric), metric.result()
+    state, held = utils.export_state(metric), metric.result()
+    utils.merge_state(metric, [metric, metric])
+    assert utils.export_state(metric)["ndcg/lists_seen"] == 3
     metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
     metric.reset_state()
     assert state["ndcg/lists_seen"] == 1
@@ -151,49 +161,19 @@ def test_states_and_results_stay_what_they_are():
     assert float(metric.result()) == 0.0
 
 
-def test_a_metric_is_merged_with_itself():
-    metric = metrics.NDCG()
-    metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
-    keras_rank.utils.merge_state(metric, [metric, metric])
-    assert keras_rank.utils.export_state(metric)["ndcg/lists_seen"] == 3
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        keras_rank.utils.export_state(metrics.NDCG(k=2)),
-        keras_rank.utils.export_state(make_group(["mrr"])),
-        {"ndcg_at_1/totals": np.zeros(2), "ndcg_at_1/lists_seen": 0},
-        {},
-    ],
-)
-def test_merging_the_state_of_another_metric_is_an_error(state):
-    """And then nothing is merged, so that the rest is not counted twice."""
-    metric, good = metrics.NDCG(k=1), metrics.NDCG(k=1)
-    good.update_state([[1.0, 0.0]], [[0.2, 0.1]])
-    with pytest.raises(ValueError, match=r"states with the names.*Received: \{"):
-        keras_rank.utils.merge_state(metric, [good, state])
-    assert keras_rank.utils.export_state(metric)["ndcg_at_1/lists_seen"] == 0
-
-
 PRECISIONS = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "mixed_bfloat16"])
-def test_state_is_float32_whatever_the_default(precision):
-    """A sum of bfloat16 ones stops at 256."""
-    with default_precision(precision):
-        metric = metrics.NDCG()
-        for _ in range(30):
-            metric.update_state([[1.0, 0.0]] * 10, [[0.1, 0.2]] * 10)
-        assert float(metric.result()) == pytest.approx(1 / np.log2(3), rel=1e-6)
-        assert {str(v.dtype) for v in metric.variables} == {"float32", "int32"}
-
-
-def all_results(labels, scores, weights):
-    group = metrics.RankingMetrics([case.make(k=3) for case in FIRST_CASES])
-    group.update_state(labels, scores, weights)
+def results_of(members, *batch):
+    """Results by name, of sums in float32: those of bfloat16 ones stop at 256."""
+    group = metrics.RankingMetrics(members)
+    group.update_state(*batch)
+    assert {str(x.dtype) for x in group.variables} == {"float32", "int32"}
     return {name: float(value) for name, value in group.result().items()}
+
+
+def all_results(*batch):
+    return results_of([case.make(k=3) for case in FIRST_CASES], *batch)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -226,12 +206,10 @@ def test_a_wider_default_precision_is_not_asked_for(rng):
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
     """They are sorted and selected in ways of their own."""
-    labels, scores, _ = dense_batch(rng, 600, 50)
+    batch = dense_batch(rng, 600, 50)[:2]
 
     def results():
-        group = metrics.RankingMetrics([metrics.NDCG(seed=1), metrics.NDCG(5, seed=1)])
-        group.update_state(labels, scores)
-        return {name: float(value) for name, value in group.result().items()}
+        return results_of([metrics.NDCG(k, seed=1) for k in (None, 5)], *batch)
 
     expected = results()
     with default_precision(precision):

@@ -88,18 +88,14 @@ def test_what_is_kept_in_inference_mode_serves_later():
     backend._made_once.cache_clear()
     with torch.inference_mode():
         metric = metrics.NDCG()
-        metric.update_state(LABELS, SCORES)
-        expected = float(metric.result())
+        expected = float(metric(LABELS, SCORES))
         functional.ndcg(LABELS, SCORES)
     metric.reset_state()
-    metric.update_state(LABELS, SCORES)
-    assert float(metric.result()) == expected
+    assert float(metric(LABELS, SCORES)) == expected
     labels = torch.tensor(LABELS, requires_grad=True)
-    for kept in (
-        backend.constant(1.0, labels),
-        backend.made_once(torch.ones, 4, size=4, like=labels),
-    ):
-        (kept * labels).sum().backward()
+    one = backend.constant(1.0, labels)
+    ones = backend.made_once(torch.ones, 4, size=4, like=labels)
+    (one * labels + ones * labels).sum().backward()
     assert labels.grad.unique().tolist() == [2.0]
 
 
@@ -119,12 +115,8 @@ PROGRAM = """
 
     before = threads()
     labels, scores = batch_of(256, 100)
-    for metric in (
-        NDCG(k=10),
-        NDCG(k=10, shuffle_ties="average"),
-        MeanAveragePrecision(),
-        RankingMetrics(NINE[:4]),
-    ):
+    some = NDCG(k=10), NDCG(k=10, shuffle_ties="average"), MeanAveragePrecision()
+    for metric in (*some, RankingMetrics(NINE[:4])):
         for each in (scores, np.round(scores, 1)):
             for rows in (32, 256):
                 metric.update_state(*tensors(labels[:rows], each[:rows]))
@@ -178,18 +170,14 @@ def test_a_build_for_gpus_computes_without_one(monkeypatch):
         return None if check_available else torch.device("cuda")
 
     monkeypatch.setattr(torch.accelerator, "current_accelerator", named)
-    users = np.float32([[1.0, 0.0], [0.0, 1.0]])
-    items = np.float32([[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]])
+    users, items = np.eye(2), np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]])
     found = catalogue.evaluate([0, 1], users, items, ["mrr"], verbose=0)
     assert found == {"mrr": 0.75}
 
 
 def test_where_keeps_the_dtype_in_compiled_code():
-    labels, mask = torch.tensor([[1, 2]]), torch.tensor([[True, False]])
-
-    def masked(labels, mask):
-        return backend.where(mask, labels, -1.0)
-
-    compiled = torch.compile(masked, backend="eager")(labels, mask)
-    assert compiled.dtype == masked(labels, mask).dtype == labels.dtype
-    assert compiled.tolist() == [[1, -1]]
+    given = torch.tensor([[True, False]]), torch.tensor([[1, 2]]), -1.0
+    for where in (backend.where, torch.compile(backend.where, backend="eager")):
+        found = where(*given)
+        assert found.dtype == torch.int64
+        assert found.tolist() == [[1, -1]]

@@ -13,6 +13,7 @@ import graphs
 import keras
 import numpy as np
 import pytest
+from precision import default_precision
 from registry import CASES, FIRST_CASES, OF_SUBTOPICS
 
 from keras_rank import catalogue, functional, metrics, utils
@@ -99,9 +100,7 @@ def test_functions_are_the_same_to_the_last_bit(case, shuffle_ties, replays_of, 
         found = []
         for labels, scores, weights in batches:
             found.append(case.values(labels, scores, weights, **arguments))
-            ranked = functional.rank(
-                case.labels(labels), scores, sample_weight=weights, **arguments
-            )
+            ranked = functional.rank(labels, scores, sample_weight=weights, **arguments)
             found.append(case.function(ranked, **case.arguments))
         return [x.tolist() for x in found]
 
@@ -111,41 +110,32 @@ def test_functions_are_the_same_to_the_last_bit(case, shuffle_ties, replays_of, 
 
 @every_order
 @pytest.mark.parametrize("k", [2, None])
-def test_sparse_labels(k, shuffle_ties, replays_of):
+def test_sparse_labels(k, shuffle_ties, replays_of, rng):
+    scores = rng.integers(0, 9, (CALLS, 8, 20)).astype("float32")
+    batches = list(zip(rng.integers(-1, 20, (CALLS, 8, 2)), scores, strict=True))
+
     def results():
-        metric = NDCG(k, shuffle_ties=shuffle_ties, sparse_labels=True, seed=1)
-        drawn = np.random.default_rng(0)
-        found = []
-        for _ in range(CALLS):
-            scores = drawn.integers(0, 9, (8, 20)).astype("float32")
-            metric.update_state(drawn.integers(-1, 20, (8, 2)), scores)
-            found.append(float(metric.result()))
-        return found
+        make = {"shuffle_ties": shuffle_ties, "sparse_labels": True, "seed": 1}
+        return results_of(NDCG(k, **make), batches)
 
     assert replays_of(results) > 0
 
 
+OF_IDS = HitRate(k=2, sparse_labels=True), [1, 2, 3], [1, 9, 3]
+OF_GRADES = ExpectedReciprocalRank(max_grade=2), 2 * np.eye(3, 9), 3 * np.eye(3, 9)
+
+
 @recorded
 @pytest.mark.parametrize(
-    ("make", "good", "bad", "message"),
+    ("metric", "good", "bad", "message"),
     [
-        (
-            lambda: HitRate(k=2, sparse_labels=True),
-            [[1], [2], [3]],
-            [[1], [9], [3]],
-            r"ids below the number of items, 9\.",
-        ),
-        (
-            lambda: ExpectedReciprocalRank(max_grade=2),
-            [[0, 2] + [0] * 7] * 3,
-            [[0, 3] + [0] * 7] * 3,
-            "labels up to `max_grade`",
-        ),
+        (*OF_IDS, r"ids below the number of items, 9\."),
+        (*OF_GRADES, "labels up to `max_grade`"),
     ],
     ids=["id", "label"],
 )
-def test_what_is_too_large_is_an_error_of_each_call(make, good, bad, message, rng):
-    metric, scores = make(), rng.random((3, 9)).astype("float32")
+def test_what_is_too_large_is_an_error_of_each_call(metric, good, bad, message, rng):
+    scores = rng.random((3, 9)).astype("float32")
     for _ in range(CALLS):
         metric.update_state(good, scores)
     assert graphs.replays() == CALLS - 2
@@ -162,11 +152,7 @@ def test_a_group(replays_of, rng):
     def results():
         kinds = NDCG, metrics.MeanAveragePrecision, metrics.MeanReciprocalRank
         group = RankingMetrics([kind(k, seed=1) for kind in kinds for k in (2, None)])
-        found = []
-        for batch in batches:
-            group.update_state(*batch)
-            found.append({name: float(x) for name, x in group.result().items()})
-        return found
+        return [keras.tree.map_structure(float, group(*batch)) for batch in batches]
 
     assert replays_of(results) == 2 * (CALLS - 2)
 
@@ -176,7 +162,7 @@ def test_metrics_take_turns_and_have_their_own_seeds(monkeypatch, rng):
     batches = list(batches_of(rng, (9, 20)))
 
     def results():
-        several = [NDCG(3, seed=seed) for seed in (1, 2, 1)] + [metrics.HitRate(3)]
+        several = [NDCG(3, seed=seed) for seed in (1, 2, 1)] + [HitRate(3)]
         return [
             [results_of(metric, [batch])[0] for metric in several] for batch in batches
         ]
@@ -215,13 +201,10 @@ def test_a_state_goes_its_own_way(rng):
 def test_what_is_given_may_change_afterwards_and_stays_as_it_is(rng):
     labels, scores, _ = next(batches_of(rng, (5, 8)))
     given = torch.tensor(labels), torch.tensor(scores)
-    before = [x.clone() for x in given]
     found = []
     for _ in range(CALLS):
         found.append(functional.ndcg(*given, seed=1))
-        np.testing.assert_equal(
-            [x.tolist() for x in given], [x.tolist() for x in before]
-        )
+        np.testing.assert_array_equal(torch.stack(given), (labels, scores))
     for x in given:
         x.zero_()
     assert all(x.equal(found[0]) for x in found)
@@ -236,30 +219,10 @@ def entered(function, *tensors, calls=CALLS):
     return [torch_graphs.enter(function, None, *tensors) for _ in range(calls)]
 
 
-def reads(_, x):
-    return x * x.sum().item()
-
-
-def draws(_, x):
-    return x + torch.rand(1) * 0
-
-
-def makes(_, x):
-    return x + torch.tensor([1.0, 2.0])
-
-
-def selects(_, x):
-    return x[x > 1]
-
-
 def repeats(_, x):
     for _ in range(torch_graphs.MOST_OPERATIONS + 1):
         x = x + 0.0
     return x
-
-
-def returns_a_number(_, x):
-    return x, 1.5
 
 
 def keeps(_, x):
@@ -267,16 +230,19 @@ def keeps(_, x):
     return x + backend.constant(0.125, x)
 
 
+NEVER = {
+    "reads": (lambda _, x: x * x.sum().item(), "A CUDA graph can't hold"),
+    "draws": (lambda _, x: x + torch.rand(1) * 0, "A CUDA graph can't hold"),
+    "makes": (lambda _, x: x + torch.tensor([1.0, 2.0]), "A CUDA graph can't hold"),
+    "selects": (lambda _, x: x[x > 1], "A CUDA graph can't hold"),
+    "repeats": (repeats, "A CUDA graph can't hold"),
+    "returns a number": (lambda _, x: (x, 1.5), ""),
+    "keeps": (keeps, "what lasts"),
+}
+
+
 @recorded
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        *((f, "A CUDA graph can't hold") for f in (reads, draws, makes, selects)),
-        (repeats, "A CUDA graph can't hold"),
-        (returns_a_number, ""),
-        (keeps, "what lasts"),
-    ],
-)
+@pytest.mark.parametrize(("function", "reason"), NEVER.values(), ids=NEVER)
 def test_what_no_graph_can_hold_is_never_recorded(function, reason):
     x = torch.tensor([1.0, 2.0])
     expected = function(None, x)
@@ -361,8 +327,7 @@ def test_the_least_recently_used_graph_makes_room(monkeypatch):
         assert sizes() == [1, 2]
     # Nor is it recorded at each call.
     assert 3 <= graphs.Recorded.events.count("recorded") <= 2 + 3
-    for _ in range(22):
-        entered(doubled, torch.ones(2), calls=1)
+    entered(doubled, torch.ones(2), calls=22)
     found = entered(doubled, torch.ones(3), calls=25)
     assert all(y.equal(torch.full((3,), 2.0)) for y in found)
     assert sizes() == [2, 3]
@@ -428,9 +393,8 @@ def test_what_a_graph_depends_on():
         assert all(y.is_inference() for y in entered(doubled, x))
     assert not any(y.is_inference() for y in entered(doubled, x))
     assert len(torch_graphs._kinds) == 3
-    keras.config.set_floatx("float16")
-    entered(doubled, x)
-    keras.config.set_floatx("float32")
+    with default_precision("float16"):
+        entered(doubled, x)
     assert len(torch_graphs._kinds) == 4
     torch_graphs.enter(lambda _, x: x, object(), x)
     torch_graphs.enter(doubled, None, x.to_sparse())
@@ -465,28 +429,22 @@ def test_gradients_are_kept():
     assert graphs.replays() == CALLS - 2
 
 
+def double(x):
+    return torch_graphs.enter(doubled, None, x)
+
+
+IN_ONE_GRAPH = {"backend": "eager", "fullgraph": True}
+TRANSFORMED = {
+    "vmap": lambda x: torch.vmap(double)(x),
+    "grad": lambda x: torch.func.grad(lambda x: double(x * x).sum() / 2)(x),
+    "jvp": lambda x: torch.func.jvp(double, (x,), (x,))[1],
+    "trace": lambda x: torch.jit.trace(double, x, check_trace=False)(x),
+    "compile": lambda x: torch.compile(double, **IN_ONE_GRAPH)(x),
+}
+
+
 @recorded
-@pytest.mark.parametrize(
-    "transformed",
-    [
-        lambda x: torch.vmap(lambda row: torch_graphs.enter(doubled, None, row))(x),
-        lambda x: torch.func.grad(
-            lambda x: torch_graphs.enter(doubled, None, x * x).sum() / 2
-        )(x),
-        lambda x: torch.func.jvp(
-            lambda x: torch_graphs.enter(doubled, None, x), (x,), (x,)
-        )[1],
-        lambda x: torch.jit.trace(
-            lambda x: torch_graphs.enter(doubled, None, x), x, check_trace=False
-        )(x),
-        lambda x: torch.compile(
-            lambda x: torch_graphs.enter(doubled, None, x),
-            backend="eager",
-            fullgraph=True,
-        )(x),
-    ],
-    ids=["vmap", "grad", "jvp", "trace", "compile"],
-)
+@pytest.mark.parametrize("transformed", TRANSFORMED.values(), ids=TRANSFORMED)
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_transformed_programs_are_not_recorded(transformed):
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -513,24 +471,33 @@ def test_threads(rng):
     assert [x.result() for x in found] == [expected] * 4
 
 
-def model_and_data(rng):
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((5, 3))
-    scores = keras.layers.Reshape((5,))(keras.layers.Dense(1)(inputs))
-    model = keras.Model(inputs, scores)
-    model.compile("sgd", "mse", metrics=[NDCG(seed=1), metrics.HitRate(1, seed=1)])
-    features = rng.random((64, 5, 3)).astype("float32")
-    return model, features, rng.integers(0, 3, (64, 5)).astype("float32")
-
-
 @pytest.mark.trains
-def test_fit(replays_of):
-    def logs():
-        model, *data = model_and_data(np.random.default_rng(0))
-        how = {"batch_size": 16, "epochs": 2, "validation_split": 0.25, "verbose": 0}
-        return model.fit(*data, **how).history
+def test_fit_and_a_saved_metric(tmp_path, monkeypatch, rng):
+    """It goes on in another model, with graphs of the first one."""
+    features = rng.random((64, 5, 3)).astype("float32")
+    data = features, rng.integers(0, 3, (64, 5)).astype("float32")
+    how = {"batch_size": 16, "verbose": 0}
 
-    assert replays_of(logs) > 0
+    def logs():
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((5, 3))
+        scores = keras.layers.Reshape((5,))(keras.layers.Dense(1)(inputs))
+        model = keras.Model(inputs, scores)
+        model.compile("sgd", "mse", metrics=[NDCG(seed=1), HitRate(1, seed=1)])
+        yield model.fit(*data, epochs=2, validation_split=0.25, **how).history
+        model.save(tmp_path / "model.keras")
+        for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+            yield each.evaluate(*data, return_dict=True, **how)
+
+    expected, replays = list(logs()), [0]
+    with graphs.recording(monkeypatch):
+        for found, right in zip(logs(), expected, strict=True):
+            assert found == right
+            replays.append(graphs.replays())
+        assert not graphs.errors()
+    of_fit, _, of_loaded = np.diff(replays)
+    assert of_fit > 0
+    assert of_loaded >= 2 * 4
 
 
 @every_order
@@ -543,14 +510,10 @@ def test_catalogues(shuffle_ties, replays_of, rng):
     several = [NDCG(10, **arguments), metrics.MeanReciprocalRank(**arguments)]
 
     def results():
-        found = []
+        given, found = (targets, queries, candidates), []
         for _ in range(CALLS):
-            found += catalogue.evaluate(
-                targets, queries, candidates, several, block_size=64
-            ).values()
-            ranked = catalogue.rank(
-                targets, queries, candidates, **arguments, block_size=64
-            )
+            found += catalogue.evaluate(*given, several, block_size=64).values()
+            ranked = catalogue.rank(*given, block_size=64, **arguments)
             found += functional.ndcg(ranked, k=10).tolist()
             metric = NDCG(10, **arguments)
             metric.update_state(ranked)
@@ -560,33 +523,14 @@ def test_catalogues(shuffle_ties, replays_of, rng):
     assert replays_of(results) > 0
 
 
-@pytest.mark.trains
-def test_a_saved_metric(tmp_path, monkeypatch, rng):
-    """It goes on in another model, with graphs of the first one."""
-    model, *data = model_and_data(rng)
-
-    def logs(model):
-        return model.evaluate(*data, batch_size=16, verbose=0, return_dict=True)
-
-    expected = logs(model)
-    with graphs.recording(monkeypatch):
-        assert logs(model) == expected
-        model.save(tmp_path / "model.keras")
-        before = graphs.replays()
-        assert logs(keras.models.load_model(tmp_path / "model.keras")) == expected
-        assert not graphs.errors()
-        assert graphs.replays() - before >= 2 * 4
-
-
-@pytest.mark.parametrize("value", ["0", "1", None, "", "true", "2"])
-def test_the_environment_says_whether(value, monkeypatch):
-    if value is None:
-        monkeypatch.delenv("KERAS_RANK_CUDA_GRAPHS", raising=False)
-    else:
+def test_the_environment_says_whether(monkeypatch):
+    monkeypatch.delenv("KERAS_RANK_CUDA_GRAPHS", raising=False)
+    assert torch_graphs._is_asked_for()
+    for value, is_asked_for in {"0": False, "1": True}.items():
         monkeypatch.setenv("KERAS_RANK_CUDA_GRAPHS", value)
-    if value in ("0", "1", None):
-        assert torch_graphs._is_asked_for() is (value != "0")
-    else:
+        assert torch_graphs._is_asked_for() is is_asked_for
+    for value in ("", "true", "2"):
+        monkeypatch.setenv("KERAS_RANK_CUDA_GRAPHS", value)
         with pytest.raises(ValueError, match=f"should be 0 or 1. Received: '{value}'"):
             torch_graphs._is_asked_for()
 

@@ -6,6 +6,7 @@ accelerator is pretended, without a compiler; on JAX and TensorFlow, code is com
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,19 +17,9 @@ import pytest
 from keras import ops
 from registry import CASES_HERE, FIRST_CASES, OF_SUBTOPICS, with_cutoff
 
-from keras_rank import functional
+from keras_rank import functional, metrics
 from keras_rank.backends import backend
-from keras_rank.metrics import (
-    NDCG,
-    AlphaNDCG,
-    AveragePopularity,
-    Coverage,
-    Gini,
-    MeanAveragePrecision,
-    Novelty,
-    PairwiseAccuracy,
-    RankingMetrics,
-)
+from keras_rank.metrics import RankingMetrics
 
 BACKEND = keras.backend.backend()
 IS_COMPILED = BACKEND in ("jax", "tensorflow")
@@ -206,7 +197,7 @@ def sparse_values(ids, scores, cases, k, **ties):
         for case in cases
         if case.metric.takes_sparse_labels
         # Pairs of targets take no cutoff.
-        and not (case.metric is PairwiseAccuracy and k is not None)
+        and not (case.metric is metrics.PairwiseAccuracy and k is not None)
     ]
 
 
@@ -222,6 +213,17 @@ MAKE = {
 }
 
 
+def batches_and_values(rng, kind, size, k, ties, cases=None):
+    """Batches of each number of levels, and a function of them."""
+    make_batch, values_of, all_cases = MAKE[kind]
+
+    def values(*batch):
+        how = {"shuffle_ties": ties, "seed": 1}
+        return ops.stack(values_of(*batch, cases or all_cases, k, **how))
+
+    return [make_batch(rng, size, levels) for levels in LEVELS], values
+
+
 def compare(found, expected, **arguments):
     """Compares arrays and returns how many values these were."""
     np.testing.assert_allclose(
@@ -230,29 +232,25 @@ def compare(found, expected, **arguments):
     return expected.size
 
 
+def compare_way(way, values, batches, expected, **arguments):
+    """Compares the values of batches, computed in a way, and returns their number."""
+    call, arguments["way"] = way.of(values, *batches[0]), way.name
+    triples = zip(batches, expected, LEVELS, strict=True)
+    return sum(compare(call(*x), y, levels=n, **arguments) for x, y, n in triples)
+
+
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions(kind, ties, rng, record_property):
     """Of all metrics: the cutoff is that of the order, so that ties cross it."""
-    make_batch, values_of, cases = MAKE[kind]
-    compared = 0
-    for size in SIZES[ties]:
-        batches = [make_batch(rng, size, levels) for levels in LEVELS]
-        for k in CUTOFFS[ties]:
-
-            def values(*batch, k=k):
-                arguments = {"shuffle_ties": ties, "seed": 1}
-                return ops.stack(values_of(*batch, cases, k, **arguments))
-
-            expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
-            for way in ways_for(kind, ties, k):
-                call = way.of(values, *batches[0])
-                for batch, right, levels in zip(batches, expected, LEVELS, strict=True):
-                    which = {"way": way.name, "size": size, "k": k, "levels": levels}
-                    compared += compare(call(*batch), right, **which)
+    compared, places = 0, list(itertools.product(SIZES[ties], CUTOFFS[ties]))
+    for size, k in places:
+        batches, values = batches_and_values(rng, kind, size, k, ties)
+        expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
+        for way in ways_for(kind, ties, k):
+            compared += compare_way(way, values, batches, expected, size=size, k=k)
     record_property("values compared", compared)
-    batches = len(LEVELS) * len(SIZES[ties]) * len(CUTOFFS[ties])
-    assert compared >= LISTS * batches * len(WAYS_HERE)
+    assert compared >= LISTS * len(LEVELS) * len(places) * len(WAYS_HERE)
 
 
 def test_tied_items_at_the_cutoff_are_drawn_by_the_seed():
@@ -271,7 +269,7 @@ def test_tied_items_at_the_cutoff_are_drawn_by_the_seed():
     assert expected > 0.0
 
 
-FEW = (NDCG, MeanAveragePrecision, AlphaNDCG)
+FEW = (metrics.NDCG, metrics.MeanAveragePrecision, metrics.AlphaNDCG)
 
 
 def few_of(kind):
@@ -284,20 +282,13 @@ def few_of(kind):
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_long_lists(kind, ties, rng):
     """In blocks, of which some are odd or tied: as where all rows are read at once."""
-    make_batch, values_of, _ = MAKE[kind]
-    batches = [make_batch(rng, 5000, levels) for levels in LEVELS]
-
-    def values(*batch):
-        return ops.stack(values_of(*batch, few_of(kind), 5, shuffle_ties=ties, seed=1))
-
+    batches, values = batches_and_values(rng, kind, 5000, 5, ties, few_of(kind))
     # In eager code, JAX would run what it has compiled for another way.
     compiler = "jax.jit" if BACKEND == "jax" else None
     by_row = Way("whole rows", (read_whole_rows,), compiler).of(values, *batches[0])
     expected = [by_row(*batch) for batch in batches]
     for way in [Way("eager"), *ways_for(kind, ties, 5)]:
-        call = way.of(values, *batches[0])
-        for batch, right, levels in zip(batches, expected, LEVELS, strict=True):
-            compare(call(*batch), right, way=way.name, levels=levels)
+        compare_way(way, values, batches, expected)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="a way of torch")
@@ -309,29 +300,10 @@ def test_torch_compile(kind, changes, rng):
 
     compiled.skip_unless_here("torch.compile")
     torch.compiler.reset()
-    make_batch, few = MAKE[kind][0], few_of(kind)[:2]
-
-    def values(*batch):
-        arguments = {"shuffle_ties": True, "seed": 1}
-        return ops.stack(dense_values(*batch, few, 5, **arguments))
-
-    batches = [make_batch(rng, 12, levels) for levels in LEVELS]
+    batches, values = batches_and_values(rng, kind, 12, 5, True, few_of(kind)[:2])
+    expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
     way = Way("torch.compile", changes, "torch.compile")
-    call = way.of(values, *batches[0])
-    for batch in batches:
-        compare(call(*batch), ops.convert_to_numpy(values(*batch)))
-
-
-POPULARITY = np.arange(1.0, 151.0)
-
-
-def exposure(k, size, **arguments):
-    return [
-        Coverage(k, size, **arguments),
-        Gini(k, size, **arguments),
-        AveragePopularity(k, POPULARITY[:size], **arguments),
-        Novelty(k, POPULARITY[:size] / 200.0, **arguments),
-    ]
+    compare_way(way, values, batches, expected)
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="updates are compiled by `test_compiled.py`")
@@ -340,19 +312,24 @@ def test_updates(ties, rng):
     """All metrics, those of exposure too, in one group of several cutoffs."""
 
     def results(size, batches):
-        of_lists = [
+        members = [
             case.make(k=k, shuffle_ties=ties, name=f"{case.name} {k}")
             for case in FIRST_CASES
             for k in (2, 5, None)
         ]
-        others = []
         if ties != "average":
-            others = exposure(2, size, shuffle_ties=ties, seed=1)
-        group = RankingMetrics([*of_lists, *others])
+            how = {"shuffle_ties": ties, "seed": 1}
+            popularity = np.arange(1.0, size + 1)
+            members += [
+                metrics.Coverage(2, size, **how),
+                metrics.Gini(2, size, **how),
+                metrics.AveragePopularity(2, popularity, **how),
+                metrics.Novelty(2, popularity / 200.0, **how),
+            ]
+        group = RankingMetrics(members, standard_errors=True)
         for batch in batches:
             group.update_state(*batch)
-        found = [*group.result().values(), *(x.standard_error() for x in of_lists)]
-        return np.array([float(x) for x in found])
+        return np.array([float(x) for x in group.result().values()])
 
     for size in SIZES[ties]:
         batches = [dense_batch(rng, size, levels) for levels in LEVELS]
@@ -367,18 +344,17 @@ def test_updates(ties, rng):
 @pytest.mark.parametrize("kind", KINDS[:3])
 def test_sizes_rounded_up(kind, rng):
     """What is appended to lists is padding, and additional lists have no values."""
-    *y_true, scores = MAKE[kind][0](rng, 12, 4)
-    weights = None
+    arguments = {"seed": 1, "sparse_labels": kind != "dense"}
     if kind == "dense":
-        y_true, scores, weights = y_true[0][:23], y_true[1][:23], scores[:23]
+        *given, arguments["sample_weight"] = (x[:23] for x in dense_batch(rng, 12, 4))
     else:
-        y_true = dict(zip(("ids", "labels"), y_true, strict=False))
-    arguments = {"sample_weight": weights, "seed": 1, "sparse_labels": kind != "dense"}
+        *y_true, scores = MAKE[kind][0](rng, 12, 4)
+        given = dict(zip(("ids", "labels"), y_true, strict=False)), scores
     for case in FIRST_CASES:
         if kind == "dense" or case.metric.takes_sparse_labels:
-            expected = case.function(y_true, scores, **arguments, **case.arguments)
+            expected = case.function(*given, **arguments, **case.arguments)
             with ROUNDED_UP.taken():
-                found = case.function(y_true, scores, **arguments, **case.arguments)
+                found = case.function(*given, **arguments, **case.arguments)
             assert found.shape == expected.shape
             compare(*map(ops.convert_to_numpy, (found, expected)), case=case.name)
 
@@ -390,15 +366,8 @@ def test_jax_with_64_bits(kind, ties, rng):
     """Sums of int32 become int64 there, as do whole numbers of Python."""
     from keras_rank.backends.jax import _float64
 
-    make_batch, values_of, _ = MAKE[kind]
-
-    def values(*batch):
-        return ops.stack(values_of(*batch, few_of(kind), 5, shuffle_ties=ties, seed=1))
-
-    batches = [make_batch(rng, 40, levels) for levels in LEVELS]
+    batches, values = batches_and_values(rng, kind, 40, 5, ties, few_of(kind))
     expected = [np.asarray(values(*batch)) for batch in batches]
     for way in WAYS_HERE:
         with _float64():
-            call = way.of(values)
-            for batch, right in zip(batches, expected, strict=True):
-                compare(call(*batch), right, way=way.name)
+            compare_way(way, values, batches, expected)
