@@ -92,6 +92,7 @@ MARKERS = {
     "trains": "needs `fit`, which Keras does not have on NumPy",
     "slow": "starts programs, uses other libraries or searches for long",
     "programs": "compiles whole programs on JAX",
+    "compiles_long": "takes seconds to compile on JAX and TensorFlow",
     "optimized": "`make test-all` leaves XLA's optimizer on for these",
 }
 

@@ -46,6 +46,7 @@ def lowered(metric, batch, platform):
     return traced.lower(lowering_platforms=(platform,)).as_text()
 
 
+@pytest.mark.compiles_long
 @pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
 def test_a_tpu_gathers_and_scatters_nothing(monkeypatch):
     """It takes fifteen cycles for each entry. Loops gather one item of each list."""
@@ -87,6 +88,7 @@ def all_updates():
         yield ndcg, dict(zip(names, how, strict=True))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.skipif(BACKEND == "torch", reason="its compiler is asked for one graph")
 def test_no_metric_has_a_branch(monkeypatch):
     pretend_accelerator(monkeypatch)
@@ -140,6 +142,7 @@ def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
     assert found == pytest.approx(expected, abs=2e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
 def test_updates_lower_for_accelerators(monkeypatch):
     pretend_accelerator(monkeypatch)

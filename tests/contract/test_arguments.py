@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 from arrays import array, assert_close, assert_equal
-from compiled import WAYS, works_here
+from compiled import WAYS
 from keras import ops
 from registry import FIRST_CASES
 
@@ -210,7 +210,7 @@ def test_discounts_that_do_not_grow():
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("way", [way for way in WAYS if works_here(way)])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_discount_in_a_program_of_the_users(way):
     """Where ranks have no values, it is not looked at."""
 
@@ -285,6 +285,7 @@ def _with_default_seeds():
     return [*map(array, found)]
 
 
+@pytest.mark.compiles_long
 def test_default_seeds_are_those_of_the_program():
     """Of `keras.utils.set_random_seed`, and of no draw between."""
     found = []
@@ -356,6 +357,7 @@ def test_no_seed_is_made_where_none_is_needed(shuffle_ties, monkeypatch):
         copy.shuffle_ties = True
 
 
+@pytest.mark.compiles_long
 def test_no_draw_of_others_is_changed():
     """Neither of Python and NumPy, nor of Keras, which seeds layers from Python's."""
     keras.utils.set_random_seed(1)
@@ -552,6 +554,7 @@ def test_gains_of_any_dtype(dtype):
     assert float(found) == float(expected)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 @pytest.mark.parametrize("metric", [metrics.MeanAveragePrecision, metrics.RecallAtK])
 def test_relevance_that_is_no_function_of_a_label(metric, shuffle_ties, rng):

@@ -440,7 +440,6 @@ def test_junk_has_the_value_of_what_it_means(case):
 @pytest.mark.parametrize("case", [JUDGED[0], JUDGED[-1]], ids=str)
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_junk_has_the_same_value_in_compiled_code(case, way):
-    compiled.skip_unless_here(way)
     expected = values_of(case, "average")
     assert_close(values_of(case, "average", way), expected, atol=2e-6)
 
@@ -449,7 +448,6 @@ def test_junk_has_the_same_value_in_compiled_code(case, way):
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
     """Values can't be seen there: a label counts as the largest, an id as not found."""
-    compiled.skip_unless_here(way)
 
     def values(labels, ids, scores):
         found = functional.recall(ids, scores, k=3, sparse_labels=True, seed=1)

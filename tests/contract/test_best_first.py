@@ -87,6 +87,7 @@ def by_best_first(count, *, has_keys):
     return call
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("has_keys", [True, False], ids=["keys", "stable"])
 @pytest.mark.parametrize(("size", "count"), SHAPES, ids=str)
 def test_the_first_by_score_and_key(size, count, has_keys, rng):

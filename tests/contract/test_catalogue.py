@@ -60,6 +60,7 @@ def scores_of(queries, candidates, excluded, targets=None):
     return utils.exclude_items(ops.convert_to_tensor(scores), excluded, keep=targets)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @given(
     task=tasks(),
@@ -543,6 +544,7 @@ def test_one_list_of_many_targets_takes_little_memory(rng):
     assert peak < 32 * ids.nbytes
 
 
+@pytest.mark.compiles_long
 def test_a_large_id_is_that_of_its_item():
     """In lists of uneven length and as floats, where float32 knows no odd number."""
     target = 2**24 + 1
@@ -718,6 +720,7 @@ def of_ours(caught):
     return [str(each.message) for each in caught if each.category is UserWarning]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_an_array_that_stays_as_it_is_while_items_are_trained_is_warned_of():
     model, query_model, items = models = retrieval_model()

@@ -65,7 +65,6 @@ def test_one_trace_per_shape(way, make, rng):
 
     So the values of that trace are looked at too, for the shapes that it did not see.
     """
-    compiled.skip_unless_here(way)
     metric, counted = make()
     eager, _ = make()
     update = compiled.WAYS[way](metric)
@@ -173,11 +172,11 @@ def test_fit_traces_once_per_shape(rng, backend):
     assert after_one <= 3
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
-    compiled.skip_unless_here(way)
     cases = with_cutoff(3, CASES_HERE)
     if way == "torch.compile":
         # It traces slowly: in test_accelerators.py all are one graph.
@@ -258,7 +257,7 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
     labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
     labels = labels[:, :2].astype("int32") if sparse_labels else labels
     order = functional.rank(labels, scores, **make)
-    for way in filter(compiled.works_here, compiled.WAYS):
+    for way in compiled.WAYS:
         for k in (3, 5):
 
             def value(x, k=k):

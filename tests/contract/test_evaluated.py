@@ -55,6 +55,7 @@ def test_scores_keep_their_precision(ties, first):
     assert evaluate({**rows, "label": [0, 1]}, ["mrr"])["mrr"] == 1.0
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("step", [1e-12, 1e300, 1e-300])
 @pytest.mark.parametrize("ties", ["metric", "trec_eval"])
 def test_doubles_keep_their_order_and_their_ties(rng, step, ties):

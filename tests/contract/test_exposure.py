@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import oracle
 import pytest
-from compiled import WAYS, skip_unless_here
+from compiled import WAYS
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
@@ -90,6 +90,7 @@ def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, toget
 
 
 # Of small whole numbers, many are the same.
+@pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:`candidates` should hold each item once")
 @given(task=tasks(), k=st.sampled_from([1, 4, ITEMS]), shuffle_ties=st.booleans())
 def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties):
@@ -170,7 +171,6 @@ def test_states_are_merged(rng):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_compiled(way, rng):
-    skip_unless_here(way)
     scores = rng.integers(0, 3, (40, LIST_SIZE)).astype("float32")
     labels = rng.integers(-1, 2, scores.shape).astype("float32")
     group = RankingMetrics(all_metrics(2, seed=1))
@@ -190,6 +190,7 @@ def model_with(metrics, loss):
     return model
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_in_fit(rng):
     x = rng.normal(size=(20, 4)).astype("float32")

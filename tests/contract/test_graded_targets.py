@@ -53,6 +53,7 @@ def dense(targets):
     return labels
 
 
+@pytest.mark.compiles_long
 @given(task=graded_tasks(), shuffle_ties=ties, k=st.sampled_from(EVERY_K))
 def test_the_numbers_of_labels_for_every_item(task, shuffle_ties, k):
     targets, queries, candidates, weights = task
@@ -77,6 +78,7 @@ def test_the_numbers_of_labels_for_every_item(task, shuffle_ties, k):
 
 
 # Of small whole numbers, many are the same.
+@pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:`candidates` should hold each item once")
 @pytest.mark.programs
 @given(task=graded_tasks(), shuffle_ties=ties)

@@ -38,6 +38,7 @@ def assert_equal_to_members_alone(make, *batches):
     return group
 
 
+@pytest.mark.compiles_long
 @each_sort
 @given(batch=batches(weighted=True), shuffle_ties=ties)
 def test_members_have_the_values_that_they_have_alone(cases, batch, shuffle_ties):
@@ -291,6 +292,7 @@ def test_name_prefix_and_direction():
         RankingMetrics(["ndcg"], prefix=3)
 
 
+@pytest.mark.compiles_long
 @each_sort
 @given(batch=batches(weighted=True), shuffle_ties=ties)
 def test_functions_share_an_order(cases, batch, shuffle_ties):

@@ -121,6 +121,7 @@ def as_given(queries, candidates):
     return ops.repeat(ops.transpose(candidates), queries.shape[0], axis=0)
 
 
+@pytest.mark.compiles_long
 @some_kinds
 def test_catalogues(kind, share, rng):
     """Where half of the items are asked for, all of those with a score are found."""

@@ -29,6 +29,7 @@ def ranked(scores, k, ties):
     return rank_by_scores(OrderSpec(False, ties, k), lists, key_of_seed(3))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("k", CUTOFFS)
 def test_the_first_are_the_start_of_a_full_sort(shape, k, rng):

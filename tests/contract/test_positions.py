@@ -83,6 +83,7 @@ WEIGHTS = {
 }
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
 def test_each_position_is_a_list(ids, scores, weights):
     of_lists = weights
@@ -94,6 +95,7 @@ def test_each_position_is_a_list(ids, scores, weights):
     assert_the_same(kept(ARE_POSITIONS, ids, scores, of_lists), given, tensors)
 
 
+@pytest.mark.compiles_long
 def test_graded_targets(graded, scores, rng):
     """A label of 0 is that of a list without relevant items, one below 0 of none."""
     ids, labels = graded
@@ -106,6 +108,7 @@ def test_graded_targets(graded, scores, rng):
     assert_the_same((parts, flat[3]), (whole, scores), (stacked, scores))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_several_targets_and_masks(rng, scores, number):
     """A mask of targets; without labels, "labels" are the ids."""
@@ -137,6 +140,7 @@ def test_columns_of_lists(ids, scores):
     assert_the_same(given, *of_lists)
 
 
+@pytest.mark.compiles_long
 def test_stacked_lists_are_what_stacked_arrays_are(graded, scores):
     stacked = np.stack(graded, axis=-1)
     for y_true, y_pred in ((stacked, scores), (stacked[:, 0], scores[:, 0])):
@@ -159,6 +163,7 @@ def test_ragged_tensors(ids, scores, backend):
     assert_the_same((ids, scores), given)
 
 
+@pytest.mark.compiles_long
 def test_functions_groups_and_exposure(ids, scores):
     """Of more axes too, as of several samples of a sequence."""
     flat = kept(ARE_POSITIONS, ids, scores)
@@ -237,6 +242,7 @@ def x(ids, rng):
     return np.where(ARE_POSITIONS, rng.integers(0, ITEMS, ids.shape), -1)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("model_class", [keras.Model, RankingModel])
 def test_in_fit_and_evaluate(x, ids, rng, model_class):

@@ -102,6 +102,7 @@ def test_a_program_gives_what_its_operations_give(case, rng):
     np.testing.assert_allclose(*errors, rtol=1e-4)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):

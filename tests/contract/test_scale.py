@@ -63,6 +63,7 @@ def loop_on_tensorflow(update, states):
     return run(*states)
 
 
+@pytest.mark.compiles_long
 def test_updates_in_a_compiled_loop(backend):
     """Beside `keras.metrics.Mean`, which stops counting half-way."""
     loops = {"jax": loop_on_jax, "tensorflow": loop_on_tensorflow}

@@ -26,6 +26,7 @@ def one_hot(ids, items=LIST_SIZE):
     return labels
 
 
+@pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.parametrize("case", OF_IDS, ids=str)
 @given(seed=st.integers(0, 2**32 - 1), k=cutoffs, shuffle_ties=ties)
@@ -46,6 +47,7 @@ def test_sparse_equals_dense(case, seed, k, shuffle_ties):
     assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize(
     ("k", "shuffle_ties"),
     # Each is compiled anew where that is slow.
@@ -89,6 +91,7 @@ def test_what_is_compiled_does_not_grow_with_the_targets(shuffle_ties):
     assert size(800) < 1.1 * size(100)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 def test_a_long_catalogue(shuffle_ties, rng, monkeypatch):
@@ -106,7 +109,6 @@ def test_a_long_catalogue(shuffle_ties, rng, monkeypatch):
 @pytest.mark.parametrize("way", compiled.WAYS)
 @pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
 def test_compiled(way, k, shuffle_ties, rng):
-    compiled.skip_unless_here(way)
     if way == "torch.compile":
         pytest.skip("takes long: in test_accelerators.py it is one graph")
     make = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": True, "seed": 1}

@@ -73,6 +73,7 @@ def test_empty_lists_with_weights_of_their_own_are_as_any_other():
     assert float(metric.standard_error()) == close(expected)
 
 
+@pytest.mark.compiles_long
 @given(
     batch=batches(weighted=True),
     weighted=st.booleans(),
@@ -123,7 +124,6 @@ def batch(rng):
 
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_compiled_equals_eager(way, batch):
-    compiled.skip_unless_here(way)
     group = RankingMetrics(["ndcg@3", NDCG(k=2, empty_value=None), "mrr"])
     group.update_state(*batch)
 

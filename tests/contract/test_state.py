@@ -176,6 +176,7 @@ def all_results(*batch):
     return results_of([case.make(k=3) for case in FIRST_CASES], *batch)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_default_precision_changes_no_number(precision, rng):
     """Neither labels nor weights are rounded; scores are only by who computed them."""

@@ -276,6 +276,7 @@ def assert_metrics_of(logs, labels, scores):
         assert logs[metric.name] == pytest.approx(float(metric(labels, scores)), 2e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("kind", [keras.Model, keras_rank.RankingModel])
 def test_fit_and_evaluate(kind, batch, rng):

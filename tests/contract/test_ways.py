@@ -239,6 +239,7 @@ def compare_way(way, values, batches, expected, **arguments):
     return sum(compare(call(*x), y, levels=n, **arguments) for x, y, n in triples)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions(kind, ties, rng, record_property):
@@ -277,6 +278,7 @@ def few_of(kind):
     return [case for case in cases if case.metric in FEW][:3]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @pytest.mark.parametrize("ties", [True, "average"])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

@@ -118,6 +118,7 @@ class Caller(keras.callbacks.Callback):
         self.callback.on_epoch_end(epoch, logs)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("swap_on_epoch", [False, True])
 def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):

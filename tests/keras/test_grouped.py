@@ -143,6 +143,7 @@ def test_weights_of_rows_and_of_lists(data, rng):
         assert float(metric.result()) == 0.0
 
 
+@pytest.mark.compiles_long
 def test_parts_and_batches_of_lists_change_nothing(data, monkeypatch):
     """Nor does the order of ties, which is that of the lists."""
     x, labels, ids = data

@@ -106,6 +106,7 @@ def test_stateless_use(rng):
     assert found == pytest.approx(float(metric(labels, scores)), abs=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize(
     ("sparse_labels", "shuffle_ties"), [(False, "average"), (True, True)]

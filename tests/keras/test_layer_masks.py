@@ -69,6 +69,7 @@ def test_functions_and_metrics(case, lists):
     assert float(found) == float(right)
 
 
+@pytest.mark.compiles_long
 def test_groups_and_ranked_lists(lists):
     labels, scores, weights, _, of_layers = lists
     given = [case.make(name=case.name) for case in FIRST_CASES]
@@ -89,7 +90,6 @@ def test_groups_and_ranked_lists(lists):
 @pytest.mark.parametrize("way", WAYS)
 def test_compiled(way, lists):
     """Where JAX keeps masks by the addresses of tensors."""
-    compiled.skip_unless_here(way)
     labels, scores, _, own, of_layers = lists
     given = [ops.convert_to_tensor(x) for x in (labels, scores, own, of_layers)]
 

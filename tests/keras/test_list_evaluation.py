@@ -85,6 +85,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("form", FORMS)
 def test_labels(data, form):
     x, y = data
@@ -112,6 +113,7 @@ def test_weights_of_lists_and_of_items(data, rng, form):
         assert results(x, uneven(y), sample_weight=ragged) == found
 
 
+@pytest.mark.compiles_long
 def test_parts_change_nothing(data, monkeypatch):
     """They hold as many batches as there are scores or rows at a time."""
     x, y = data
@@ -162,6 +164,7 @@ def test_ids_of_a_catalogue(data, ids):
     assert found == expected(ids, scores, SIZES, of_ids)
 
 
+@pytest.mark.compiles_long
 def test_ids_at_every_position(rng):
     """Each is a list, in the segment of its row."""
     scores = rng.integers(0, 4, (LISTS, 5, ITEMS)).astype("float32")

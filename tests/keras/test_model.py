@@ -381,6 +381,7 @@ def nested(samples):
     ]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("source", ["tf.data", "tensors", "DataLoader"])
 def test_fit_takes_ragged_lists(uneven, source):
@@ -571,6 +572,7 @@ def test_graded_ids_that_keras_may_have_rounded(rng):
                 mrr(400, 301, "float32", graded)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize(
     ("masked", "precision"), [(False, "float32"), (True, "float16")]

@@ -103,6 +103,7 @@ def each_alone(evaluate, given, members):
     return expected
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("evaluate", [of_rows, of_lists, of_queries])
 def test_segments_have_the_results_that_they_have_alone(request, evaluate):
     """With all but shuffled ties, lists without relevant items, and their errors."""

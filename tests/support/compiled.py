@@ -40,7 +40,7 @@ def _torch_compile(metric):
     )
 
 
-WAYS = {
+_WAYS = {
     "jax.jit": _jax_jit,
     "tf.function": _tf_function,
     "tf.function with XLA": functools.partial(_tf_function, jit_compile=True),
@@ -78,6 +78,10 @@ def _is_too_old():
 
     major, minor, *_ = torch.__version__.split(".")
     return (int(major), int(minor)) < (2, 13)
+
+
+# Those of this backend.
+WAYS = {way: make for way, make in _WAYS.items() if works_here(way)}
 
 
 def function(way, call):
