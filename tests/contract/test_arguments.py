@@ -109,6 +109,7 @@ def test_calls_that_will_not_do(call, message):
         call()
 
 
+@pytest.mark.compiles_long
 def test_standard_errors_come_from_a_catalogue_as_the_error_says():
     group = metrics.RankingMetrics(["mrr"], standard_errors=True)
     found = catalogue.evaluate([0, 1], np.eye(2), np.eye(2), group)

@@ -427,6 +427,7 @@ def meant_value(case, row, ties):
     return case.oracle_value(items, k=3, ties=ties)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("case", JUDGED, ids=str)
 def test_junk_has_the_value_of_what_it_means(case):
     for shuffle_ties, ties in (False, "stable"), ("average", "average"):

@@ -35,6 +35,7 @@ def expected_best(task, k):
     return values, np.pad(order, missing, constant_values=-1)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @given(
     task=tasks(), k=st.sampled_from([1, 10, 50]), block_size=st.sampled_from([7, ITEMS])

@@ -123,6 +123,7 @@ def test_a_pass_for_the_best_reads_nothing(excludes, passes):
     check_pass(counts, 25, copies=0)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("targets", [1, 40])
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, request):

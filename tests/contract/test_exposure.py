@@ -213,6 +213,7 @@ def test_in_fit(rng):
             assert log == pytest.approx(value, abs=2e-6)
 
 
+@pytest.mark.compiles_long
 def test_saved_with_a_model(tmp_path):
     group = RankingMetrics(["ndcg@3", Gini(3, LIST_SIZE)])
     model = model_with([*all_metrics(2), group], "mse")
@@ -285,6 +286,7 @@ def test_tables_have_no_catalogue():
         evaluation.evaluate(rows, ["mrr", "coverage@1"])
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
     """Keras on JAX makes floats of numbers, which are no indices."""

@@ -54,6 +54,7 @@ def test_members_have_the_values_that_they_have_alone(cases, batch, shuffle_ties
     assert_equal_to_members_alone(members, batch, [x[::-1] for x in batch])
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_members_of_all_kinds_in_one_group(rng):
     """Each sort of members is computed by itself, and all sums are in one place."""
@@ -83,6 +84,7 @@ def test_members_of_all_kinds_in_one_group(rng):
     assert utils.export_state(group.members[7])["sparse/lists_seen"] == len(ids)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.parametrize(
     ("shuffle_ties", "targets"), [(True, 1), (False, 1), (True, 4), ("average", 4)]
@@ -313,6 +315,7 @@ def test_functions_share_an_order(cases, batch, shuffle_ties):
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_functions_share_an_order_of_sparse_targets(rng):
     ids = rng.integers(-1, 9, size=(40, 2))

@@ -258,6 +258,7 @@ def test_half_precision_of_arrays(ids):
         functional.recall(ids, MANY_SCORES[:2], sparse_labels=True)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("convert", [np.asarray, ops.convert_to_tensor])
 def test_float32_holds_fewer_ids_than_a_large_catalogue_has(convert):
     scores = np.zeros((1, 2**24 + 1), "float32")

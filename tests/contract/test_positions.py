@@ -262,6 +262,7 @@ def test_in_fit_and_evaluate(x, ids, rng, model_class):
     assert history["mrr"] == [pytest.approx(logs["mrr"], abs=1e-6)]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_graded_targets_in_a_ranking_model(x, graded):
     ids, labels = graded
@@ -281,6 +282,7 @@ def test_graded_targets_in_a_ranking_model(x, graded):
         model.evaluate(x, y, verbose=0)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_ragged_sequences_of_tf_data(x, ids):
     tf = pytest.importorskip("tensorflow")

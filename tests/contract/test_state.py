@@ -45,6 +45,7 @@ def test_sums_go_on_beyond_two_to_the_24(dtype):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_sums_of_many_addends(dtype, rng):
     columns = (rng.random((3000, 4)) * 100).astype("float32")

@@ -291,6 +291,7 @@ def test_fit_and_evaluate(kind, batch, rng):
     assert_metrics_of(logs, labels, model.predict(x, verbose=0))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_a_ranking_model_takes_lists_of_uneven_length(rng):
     x = [rng.normal(size=(n, 2)).astype("float32") for n in (3, 1, 4, 2)]

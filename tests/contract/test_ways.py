@@ -254,6 +254,7 @@ def test_functions(kind, ties, rng, record_property):
     assert compared >= LISTS * len(LEVELS) * len(places) * len(WAYS_HERE)
 
 
+@pytest.mark.compiles_long
 def test_tied_items_at_the_cutoff_are_drawn_by_the_seed():
     """Ten relevant items at the end of equal ones: the first ten would have none."""
     labels = np.array([[0.0] * 27 + [1.0] * 10], "float32")
@@ -361,6 +362,7 @@ def test_sizes_rounded_up(kind, rng):
             compare(*map(ops.convert_to_numpy, (found, expected)), case=case.name)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.skipif(BACKEND != "jax", reason="a setting of JAX")
 @pytest.mark.parametrize("ties", [True, "average"])
 @pytest.mark.parametrize("kind", KINDS)

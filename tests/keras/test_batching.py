@@ -23,6 +23,7 @@ def metrics_of():
     return [metrics.RankingMetrics(members), metrics.NDCG(k=3, seed=1)]
 
 
+@pytest.mark.compiles_long
 def test_evaluate_with_any_batch_size(rng):
     """The last batch is smaller, and a batch of more lists than there are is one."""
     # Many scores tie, and some labels are padding.

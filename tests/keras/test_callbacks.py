@@ -74,6 +74,7 @@ def fit(model, *callbacks, epochs=2, **validation):
     return model.fit(USERS, TARGETS, **given).history
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_results_are_in_the_logs_for_the_callbacks_after(tmp_path):
     model, path = build(), tmp_path / "best.weights.h5"

@@ -56,6 +56,7 @@ def expected(labels, scores, ids, weights=None, metric=None):
     return float(metric(labels, pad_lists(scores, group_ids=ids), weights))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize(
     "as_ids",
     [

@@ -187,6 +187,7 @@ def test_paths_do_not_depend_on_what_failed_before(data):
     assert {"ndcg_at_2", "mine"} <= set(tree)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("metrics", SETS_OF_METRICS.values(), ids=SETS_OF_METRICS)
 def test_the_state_of_a_model_is_a_tree(metrics, data):
     """Which `keras.callbacks.OrbaxCheckpoint` saves: without it, on any backend."""

@@ -222,6 +222,7 @@ def logs_of(model, *data):
     return {name: values[0] for name, values in history.items()}
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("layers", LAYERS)
 def test_fit(layers, rng):
@@ -271,6 +272,7 @@ def test_training_steps_of_users(rng):
             assert logs["ndcg_at_3"] == pytest.approx(logs["val_ndcg_at_3"], abs=1e-6)
 
 
+@pytest.mark.compiles_long
 def test_other_layers_keep_their_names():
     keras.utils.clear_session()
     NDCG()(np.eye(2), ops.ones((2, 2)))

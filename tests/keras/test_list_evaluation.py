@@ -151,6 +151,7 @@ IDS = [
 ]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("ids", IDS)
 def test_ids_of_a_catalogue(data, ids):
     x, _ = data
@@ -180,6 +181,7 @@ def test_ids_at_every_position(rng):
     assert found == whole
 
 
+@pytest.mark.compiles_long
 def test_labels_of_subtopics(data, rng):
     x, _ = data
     labels = np.where(MASK[..., None], rng.integers(0, 2, (*MASK.shape, 3)), -1)

@@ -106,6 +106,7 @@ def validated(logs):
     return {f"val_{name}": value for name, value in logs.items()}
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("overrides", [False, True])
@@ -207,6 +208,7 @@ def test_a_loss_that_leaves_padding_out_is_not_warned_of(data, loss):
     assert warnings_of(build(loss=loss), *data) == []
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_weights_and_masks_leave_padding_out_of_the_losses_of_keras(data):
     x, y = data

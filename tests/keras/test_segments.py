@@ -128,6 +128,7 @@ def test_segments_have_the_results_that_they_have_alone(request, evaluate):
     assert {name: found[name] for name in whole} == whole
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("most", [2**21, 15, 1])
 def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch, most):
     """Where ties are shuffled, by the number of the list among all, in any batches."""
@@ -168,6 +169,7 @@ def test_queries_have_the_value_that_they_have_in_the_whole(
     assert list(found) == ["ndcg_at_4", *(f"ndcg_at_4_{name}" for name in in_order)]
 
 
+@pytest.mark.compiles_long
 def test_exposure(queries):
     """Of the lists of a segment alone, among all items of the catalogue."""
     x, candidates, _, by = queries
