@@ -102,11 +102,16 @@ class GroupAtCutoff(NamedTuple):
 
 
 def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
-    """Finds the group at the last rank, of size 0 if no item is there."""
+    """Finds the group that continues beyond the last rank, of size 0 if none does.
+
+    One that ends there has all of its items in the ranks, as if padding followed.
+    """
     size, slots, chance = (
         at_last_rank(ranking, x)
         for x in (ranking.group_sizes, ranking.places, relevant)
     )
+    continues = size > slots
+    size, slots = (backend.where(continues, x, 0.0) for x in (size, slots))
     ranks, cutoff = ranking.ranks, backend.constant(ranking.cutoff, relevant)
     place = ranks - cutoff + slots
     holds = ops.logical_and(place > 0.0, ranks <= cutoff)
