@@ -1,5 +1,5 @@
 # `make demo` trains a ranker and plots what it learned, in about a minute. `make test` runs the
-# quick tests on the four backends, in about ten minutes on two cores, `make test-all` all of
+# quick tests on the four backends, in about eight minutes on two cores, `make test-all` all of
 # them. Each creates its environment: that of the tests has four gigabytes.
 
 PYTHON ?= python3
