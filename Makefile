@@ -173,7 +173,7 @@ package: $(DEVELOPMENT)/installed
 	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
 # Measures all figures of the pages, and writes them into the pages and charts. Takes about
-# 45 minutes, on an otherwise idle machine.
+# half an hour, on an otherwise idle machine.
 bench: $(DEVELOPMENT)/installed
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/measure.py \

@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 import pytest
+from arrays import values_of
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from targets import changed, values_of
+from targets import changed
 from test_catalogue import ITEMS, QUERIES, scores_of, tasks
 
 from keras_rank import catalogue, functional

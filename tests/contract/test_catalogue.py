@@ -7,6 +7,7 @@ import tracemalloc
 import keras
 import numpy as np
 import pytest
+from arrays import values_of
 from data_sets import Batches, data_loader, tf_data
 from epochs import Identity, evaluated
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from keras import ops
 from registry import IS_SLOW
 from strategies import ties
-from targets import OF_IDS, changed, values_of
+from targets import OF_IDS, changed
 
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend

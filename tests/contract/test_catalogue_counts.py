@@ -7,8 +7,9 @@ import types
 import keras
 import numpy as np
 import pytest
+from arrays import values_of
 from keras import ops
-from targets import changed, values_of
+from targets import changed
 
 from keras_rank import catalogue, functional
 from keras_rank.arrays import counting

@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from arrays import values_of
 from hypothesis import given
 from hypothesis import strategies as st
 from recording import results
 from registry import IS_SLOW
 from strategies import ties
-from targets import OF_TARGETS, values_of
+from targets import OF_TARGETS
 from test_catalogue import ITEMS, QUERIES, scores_of, tasks
 
 from keras_rank import catalogue, functional, metrics

@@ -5,7 +5,7 @@
 
 import numpy as np
 import pytest
-from keras import ops
+from arrays import values_of
 from registry import IS_SLOW
 
 from keras_rank import functional, metrics
@@ -14,10 +14,6 @@ from keras_rank import functional, metrics
 CUTOFFS = [1, 5] if IS_SLOW else [1, 3, 5, 10]
 
 pytestmark = pytest.mark.slow
-
-
-def values(function, *inputs, **arguments):
-    return ops.convert_to_numpy(function(*inputs, **arguments))
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def test_sklearn(lists, k, rng):
     pairs = (functional.ndcg, ndcg_score), (functional.dcg, dcg_score)
     for y_pred in (scores, tied):
         for ours, theirs in pairs:
-            found = values(ours, labels, y_pred, **arguments).mean()
+            found = values_of(ours, labels, y_pred, **arguments).mean()
             assert found == pytest.approx(theirs(labels, y_pred, k=k), rel=1e-6)
 
 
@@ -61,7 +57,7 @@ def test_scipy(ours, theirs, rng):
             pair = np.round(labels, digits), np.round(scores, digits)
             mask = rng.random((6, size)) < 0.8
             mask[:, :2] = True
-            found = values(function, {"labels": pair[0], "mask": mask}, pair[1])
+            found = values_of(function, {"labels": pair[0], "mask": mask}, pair[1])
             for value, real, *each in zip(found, mask, *pair, strict=True):
                 label, score = (x[real] for x in each)
                 if len(set(label)) == 1:
@@ -80,7 +76,7 @@ def test_what_is_not_retrieved_is_last_in_scipy(ours, theirs):
     labels, scores = [3, 0, 1, 2, 0, 1], [0.5, 0.1, np.nan, 0.2, -np.inf, -3.0]
     last = [0.5, 0.1, -9.0, 0.2, -9.0, -3.0]
     expected = getattr(stats, theirs)(labels, last).statistic
-    padded = values(getattr(functional, ours), [[*labels, -1]], [[*scores, 7.0]])
+    padded = values_of(getattr(functional, ours), [[*labels, -1]], [[*scores, 7.0]])
     assert padded[0] == pytest.approx(expected, abs=1e-6)
 
 
@@ -94,7 +90,7 @@ def test_f_beta_of_sklearn(lists, k, beta):
         fbeta_score(label >= 1, score > np.sort(score)[-1 - k], beta=beta)
         for label, score in zip(labels, scores, strict=True)
     ]
-    found = values(functional.f_beta, labels, scores, k=k, beta=beta)
+    found = values_of(functional.f_beta, labels, scores, k=k, beta=beta)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

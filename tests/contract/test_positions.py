@@ -5,9 +5,9 @@ import functools
 import keras
 import numpy as np
 import pytest
+from arrays import values_of
 from keras import ops
 from scipy.sparse import csr_matrix
-from targets import values_of
 
 from keras_rank import RankingModel, functional, metrics
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics

@@ -6,11 +6,12 @@ import compiled
 import keras
 import numpy as np
 import pytest
+from arrays import values_of
 from hypothesis import given
 from hypothesis import strategies as st
 from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
-from targets import OF_IDS, values_of
+from targets import OF_IDS
 from test_ways import LEVELS, scores_of, sparse_batch
 
 from keras_rank import functional, metrics

@@ -8,6 +8,10 @@ def array(tensor):
     return ops.convert_to_numpy(tensor)
 
 
+def values_of(function, *batch, **arguments):
+    return array(function(*batch, **arguments))
+
+
 def assert_equal(found, expected):
     np.testing.assert_array_equal(array(found), array(expected))
 

@@ -3,7 +3,6 @@
 import contextlib
 
 import pytest
-from keras import ops
 from registry import CASES_HERE
 
 from keras_rank import metrics
@@ -18,10 +17,6 @@ OF_IDS = [
     # Whose pairs have no cutoff here, and which has laws of its own.
     and case.metric is not metrics.PairwiseAccuracy
 ]
-
-
-def values_of(function, *batch, **arguments):
-    return ops.convert_to_numpy(function(*batch, **arguments))
 
 
 @contextlib.contextmanager
