@@ -9,8 +9,10 @@ import numpy as np
 
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array
-from keras_rank.callbacks.outputs import of_rows, output_names, taken
-from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Columns, Part, rows_from
+from keras_rank.callbacks.data_sets import DataSetRows, of_all_rows
+from keras_rank.callbacks.inputs import are_arrays
+from keras_rank.callbacks.outputs import of_rows
+from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, ArrayRows, Part, Rows
 from keras_rank.callbacks.scored import ScoredEvaluation
 from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
@@ -38,35 +40,36 @@ class GroupedEvaluation(ScoredEvaluation):
     The weights are those that compiled metrics see on validation data: the averaged
     ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
 
-    Labels, ids and weights of a data set are read in the same pass as its inputs:
+    A data set brings in its batches all that belongs to its rows, which is read in the
+    same pass as its inputs. So its rows may be in another order in each pass:
 
     - `labels=None` are its targets, those of `output` if there are several.
     - `group_ids="query_id"` is its input or target of that name. If the model takes no
       input of that name, it is not passed on.
     - `sample_weight=None` are its weights, if it has any.
 
-    Any of the three may also be the name of an input or a target, or an array. With an
-    array, the data set has to be in the order of the array: it is read before the first
-    epoch, and if its rows differ from one pass to the next, that is an error.
+    Labels, weights and `by` may be the name of an input or a target too.
 
     Args:
         x: the inputs of the model, as for `predict`: an array, a list, tuple or dict of
             arrays, or a data set that can be read again, such as a `tf.data.Dataset`, a
             torch `DataLoader` or a `keras.utils.PyDataset`, of batches of inputs,
-            targets and weights. Inputs are read again at each evaluation, unlike the
-            arrays of the three arguments below, which are copied.
-        labels: array of shape `(rows,)`. Or `None` or a name, as above.
-        group_ids: array or list of shape `(rows,)`. The id of the list of each row:
-            integers, strings or anything hashable, in any order. Or a name, as above.
+            targets and weights. It is read again at each evaluation, unlike the arrays
+            of the other arguments, which are copied.
+        labels: array of shape `(rows,)`, beside arrays. Or the name of an input. Of a
+            data set, as above.
+        group_ids: array or list of shape `(rows,)`, beside arrays. The id of the list
+            of each row: integers, strings or anything hashable, in any order. Or a
+            name.
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
-            rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
-            those of the data set.
-        by: list or array of a label for each row, the same in all rows of a list, or
-            the name of an input or target that holds them. The results of the lists of
-            each label follow those of all, as in
-            `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no segments.
+            rows of the lists, beside arrays. Or a name. Defaults to `None`: no weights,
+            or those of the data set.
+        by: list or array of a label for each row, the same in all rows of a list,
+            beside arrays. Or a name. The results of the lists of each label follow
+            those of all, as in `keras_rank.callbacks.CatalogueEvaluation`. Defaults to
+            `None`: no segments.
         model: model that scores the rows. Defaults to `None`: the trained one.
         output: str. The name of the output that holds the scores, if there are several.
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
@@ -75,10 +78,10 @@ class GroupedEvaluation(ScoredEvaluation):
             frequency, verbose.
 
     Raises:
-        ValueError: if an argument does not have the type stated above, or numbers of
-            rows differ. Before the first epoch: if the model does not return one score
-            for each row, or rows of a data set are not in the order of an array. At the
-            end of an epoch: if the logs already have a key of the results.
+        ValueError: if an argument does not have the type stated above, numbers of rows
+            differ, or values for all rows are given beside a data set. Before the first
+            epoch: if the model does not return one score for each row. At the end of an
+            epoch: if the logs already have a key of the results.
 
     Example:
 
@@ -141,48 +144,42 @@ class GroupedEvaluation(ScoredEvaluation):
             frequency=frequency,
             verbose=verbose,
         )
-        columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight}
-        if by is not None:
-            columns[BY] = by
-        self._rows = rows_from(x, columns, batch_size)
+        columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight, BY: by}
+        self._rows: Rows
+        self._groups = None
+        if not are_arrays(x):
+            self._rows = DataSetRows(x, columns, output)
+            return
+        self._rows = ArrayRows(x, columns, batch_size)
         given = self._rows.given
-        self._groups = _Groups(given[IDS]) if IDS in given else None
-        if self._groups is not None:
-            sums_of(self.metrics, self._groups.labels(given.get(BY)))
-            self._groups.of_rows(given.get(WEIGHTS))
+        self._groups = _Groups(given[IDS])
+        sums_of(self.metrics, self._groups.labels(given.get(BY)))
+        self._groups.of_rows(given.get(WEIGHTS))
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Checks that the model scores the rows, and that these have an order."""
+        """Checks that the model scores the rows."""
         super().on_train_begin(logs)
-        first = self._rows.first_batch()
-        self._add_part(first, [], self._columns())
-        self._rows.check_order()
+        self._scores(self._rows.first_batch(self._scoring))
 
     def evaluated(self) -> dict[str, float]:
         """Predicts all rows, and computes the metrics of their lists."""
         scores: list[Array] = []
-        columns = self._columns()
+        columns: list[dict[str, Array]] = []
         show, done = progress(self.verbose, self._rows.number, "row"), 0
-        for part in self._rows.parts():
-            self._add_part(part, scores, columns)
+        for part in self._rows.parts(self._scoring):
+            scores.append(self._scores(part))
+            columns.extend(part.columns)
             done += part.rows
             show(done)
-        found = {**self._rows.given, **columns.all()}
+        found = self._rows.given or of_all_rows(columns)
         groups = self._groups or _Groups(found[IDS])
         weights = found.get(WEIGHTS)
         given = found[LABELS], np.concatenate(scores), groups.of_rows(weights)
         labels = groups.labels(found.get(BY))
         return self.results_of(groups.lists(*given), labels, weights)
 
-    def _columns(self) -> Columns:
-        return Columns(self.output, output_names(self._scoring))
-
-    def _add_part(self, part: Part, scores: list[Array], columns: Columns) -> None:
-        """Predicts the scores of rows, and adds them and what a data set has."""
-        x = taken(self._scoring, part.x, self._rows.names)
-        scores.append(of_rows(self.predicted(x, part.batch_size), part.rows))
-        for batch in part.columns:
-            columns.add(*batch)
+    def _scores(self, part: Part) -> Array:
+        return of_rows(self.predicted(part.x, part.batch_size), part.rows)
 
 
 class _Groups:

@@ -1,9 +1,10 @@
 """The inputs of a model as arrays, in the parts that are predicted at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 # The default batch size of `predict`.
 BATCH_SIZE = 32
@@ -73,3 +74,35 @@ class Inputs:
 
         is_whole = (start, stop) == (0, self.number)
         return self._x if is_whole else keras.tree.map_structure(cut, self._x)
+
+
+def can_join(batches: Sequence[Any], x: Any) -> bool:
+    """Whether `predict` splits inputs that are joined into the same batches again."""
+    leaves = keras.tree.flatten(batches[0])
+    if not all(isinstance(each, np.ndarray) for each in leaves):
+        return False
+    first, last, added = (
+        len(keras.tree.flatten(each)[0]) for each in (batches[0], batches[-1], x)
+    )
+    number, memory = len(batches) + 1, sum(each.nbytes for each in leaves)
+    return (
+        last == first >= added
+        and first * number <= MOST_ROWS
+        and memory * number <= MOST_BYTES
+        and _kind(batches[0]) == _kind(x)
+    )
+
+
+def joined(batches: Sequence[Any]) -> Any:
+    """The inputs of several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
+
+
+def _kind(x: Any) -> list[Any]:
+    """The paths, shapes and types of inputs, but for the number of rows."""
+    return [
+        (path, tuple(each.shape[1:]), str(each.dtype))
+        for path, each in keras.tree.flatten_with_path(x)
+    ]

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from data_sets import SOURCES, Batches, data_loader, tf_data
+from data_sets import SOURCES, Batches, tf_data
 from epochs import evaluated, sizes_predicted
 from keras import ops
 
@@ -89,8 +89,6 @@ def test_data_sets(data, source, as_ids):
     batches = source({**inputs, "query": ids.astype(as_ids)}, labels)
     number = expected(labels, predicted(model, inputs), ids)
     assert result(model, batches, None, "query") == number
-    # Or they are arrays beside it.
-    assert result(model, source(inputs, labels), labels, ids) == number
 
 
 OUTPUT = "`output` should be the name of the output whose scores are evaluated. Rec"
@@ -157,29 +155,37 @@ def test_parts_and_batches_of_lists_change_nothing(data, monkeypatch):
     ]
     monkeypatch.setattr(inputs, "MOST_ROWS", 2 * BATCH_SIZE + 1)
     monkeypatch.setattr(grouped, "_MOST_ITEMS", 24)
-    for each in (x, Batches(x, labels)):
-        found = evaluated(evaluation(each, labels, ids, metrics=group), model)
-        assert found == whole
+    found = evaluated(evaluation(x, labels, ids, metrics=group), model)
+    assert found == whole
+    batches, named = (
+        Batches({"features": x, "query": ids}, labels),
+        scorer(as_dict=True),
+    )
+    found = evaluated(evaluation(batches, None, "query", metrics=group), named)
+    assert found == whole
 
 
 def test_what_is_predicted_at_a_time_is_bounded(data, monkeypatch):
     """In bytes too, and in batches of `predict` on all rows."""
     x, labels, ids = data
-    model = scorer()
+    model = scorer(as_dict=True)
     sizes = sizes_predicted(model, monkeypatch)
     monkeypatch.setattr(inputs, "MOST_BYTES", 40 * x[0].nbytes)
-    for each, last in ((x, 16), (Batches(x), 6)):
+    batches = Batches({"features": x, "query": ids}, labels)
+    arrays, batches = ({"features": x}, labels, ids), (batches, None, "query")
+    for given, last in ((arrays, 16), (batches, 6)):
         del sizes[:]
-        result(model, each, labels, ids)
+        result(model, *given)
         assert sizes == [(16, 16), (32, 16), (32, 16), (6, last)]
 
 
 class Shuffled(Batches):
     """In another order in each pass."""
 
-    passes = 0
+    passes = read = 0
 
     def __getitem__(self, index):
+        self.read += 1
         if index == 0:
             order = np.random.default_rng(self.passes).permutation(ROWS)
             parts = keras.tree.map_structure(lambda each: each[order], self.parts)
@@ -188,40 +194,35 @@ class Shuffled(Batches):
         return self.shuffled[index]
 
 
-NO_ORDER = "`x` should have its rows in the order of the labels and ids that are giv"
+IN_BATCHES = "put them into its batches and name them, such as `labels=None, group_id"
 
 
-@pytest.mark.parametrize(
-    "shuffled",
-    [
-        Shuffled,
-        lambda x: tf_data(x).shuffle(3),
-        lambda x: data_loader(x, shuffle=True),
-    ],
-)
-def test_a_shuffled_data_set_is_an_error(data, shuffled):
+@pytest.mark.parametrize("source", SOURCES)
+def test_values_for_all_rows_go_with_arrays(data, source):
+    """Beside a data set, whose order may differ in each pass, they are an error."""
     x, labels, ids = data
-    batches = shuffled(x)
-    with pytest.raises(ValueError, match=NO_ORDER):
-        result(scorer(), batches, labels, ids)
+    batches = source({"features": x, "query": ids}, labels)
+    by = np.where(ids % 2, "odd", "even")
+    for name, values in (
+        *(("labels", each) for each in (labels, labels.tolist())),
+        *(("group_ids", each) for each in (ids, ids.tolist(), None)),
+        ("sample_weight", np.ones(ROWS)),
+        ("by", by),
+    ):
+        given = {"labels": None, "group_ids": "query", name: values}
+        given |= {"x": batches, "metrics": ["ndcg@3"]}
+        message = (
+            f"`{name}` should be the name of an input or .* {IN_BATCHES}.* {name}="
+        )
+        with pytest.raises(ValueError, match=message):
+            GroupedEvaluation(**given)
 
 
-def test_an_order_of_its_own_is_an_error(data):
-    """The same in each pass, but not that of the labels, or from a later one on."""
-    x, labels, ids = data
-    batches = Batches(x[::-1], labels[::-1])
-    with pytest.raises(ValueError, match="a data set that has the labels in another"):
-        result(scorer(), batches, labels, ids)
-    batches = Batches(x)
-    callback = evaluation(batches, labels, ids)
-    evaluated(callback, scorer())
-    batches.parts = (x[::-1],)
-    with pytest.raises(ValueError, match="another order of them, in each pass"):
-        callback.on_epoch_end(1, {})
+def test_a_data_set_may_be_shuffled(data):
+    """Each pass has an order of its own: that of ties alone depends on it.
 
-
-def test_what_comes_with_the_batches_may_be_shuffled(data):
-    """Each pass has an order of its own: that of ties alone depends on it."""
+    It is read once at each evaluation, and for one batch before the first epoch.
+    """
     x, labels, ids = data
     shuffled = Shuffled({"features": x, "query": ids}, labels)
     model = scorer(as_dict=True)
@@ -231,6 +232,7 @@ def test_what_comes_with_the_batches_may_be_shuffled(data):
         logs = evaluated(callback, model)
         assert logs == pytest.approx({"val_ndcg_at_3": number}, abs=1e-6)
     assert shuffled.passes == 4
+    assert shuffled.read == 2 * (1 + len(shuffled))
 
 
 def test_rows_without_a_rank(data):
@@ -275,15 +277,13 @@ def errors(x, labels, ids):
     yield (x[:0], [], []), "`x` should hold arrays with one row for each item. Rec"
     yield (3, labels, ids), "`x` should be arrays, as `predict` takes them, or a"
     yield (iter([x]), labels, ids), "A generator is read once: make a data set of"
-    yield (Batches(x, number=None), labels, ids), "`x` should be .*, and end. Rec"
-    # Said at once, as a data set may go on for ever.
-    twice = Batches(np.tile(x, (2, 1)), size=ROWS)
-    yield (twice, labels, ids), "Received: 70 values for 140 or more rows"
-    yield (Batches(x), None, ids), "`labels` should be given, as the data set `x` ha"
-    yield (Batches(x), labels, None), "`group_ids` should be ids, or the name of th"
-    yield (Batches(x), labels, "query"), "`group_ids` should be values for each row"
-    yield (Batches(x[1:]), labels, ids), "Received: 70 values for 69 rows"
+    yield (Batches(x, number=None), None, "query"), "`x` should be .*, and end. Rec"
+    both = {**named, "query": ids}
+    yield (Batches(both), None, "query"), "`labels` should be .* has no targets. Rec"
+    yield (Batches(x, labels), None, "query"), "`group_ids` should be values for each"
+    yield (Batches(x[:0], labels, number=1), None, "query"), "batches of rows. Received"
     given = x, labels, ids
+    yield (x, labels[1:], ids), "`labels` should have .* Received: 69 values for 70 ro"
     one = {"sample_weight": [1.0]}
     yield (*given, one), "`sample_weight` should have one weight for each row,"
     yield (*given, {"model": columns}), r"The model should return one score .* \(16, 2"
@@ -337,12 +337,11 @@ def test_what_a_callback_keeps_may_change_afterwards(data, form, rng):
         form = pytest.importorskip("torch").from_numpy
     model, weights = scorer(), rng.random(ROWS).astype("float32")
     number = expected(labels, predicted(model, x), ids, weights)
-    for each in (x, Batches(x)):
-        given = [form(values.copy()) for values in (labels, ids, weights)]
-        callback = evaluation(each, *given[:2], sample_weight=given[2])
-        for values in given:
-            values[:] = 1
-        assert evaluated(callback, model) == {"val_ndcg_at_3": number}
+    given = [form(values.copy()) for values in (labels, ids, weights)]
+    callback = evaluation(x, *given[:2], sample_weight=given[2])
+    for values in given:
+        values[:] = 1
+    assert evaluated(callback, model) == {"val_ndcg_at_3": number}
 
 
 class Refilled(Batches):
@@ -361,10 +360,8 @@ def test_batches_may_be_read_into_the_same_memory(data):
     x, labels, ids = data
     model, inputs = scorer(as_dict=True), {"features": x}
     number = expected(labels, predicted(model, inputs), ids)
-    size = ROWS // 5
-    within = Refilled({**inputs, "query": ids}, labels, size=size), None, "query"
-    for given in (within, (Refilled(inputs, labels, size=size), labels, ids)):
-        assert result(model, *given) == number
+    batches = Refilled({**inputs, "query": ids}, labels, size=ROWS // 5)
+    assert result(model, batches, None, "query") == number
 
 
 def test_a_model_may_predict_into_the_same_memory(data, monkeypatch):

@@ -321,15 +321,9 @@ def test_a_column_of_inputs(rows, source):
     expected = of_rows(rows, [metric], by)
     features = {"features": scores, "query": ids}
     x, how = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
-    if source is dict:
-        ways = [(x, labels, "segment")]
-    else:
-        # An array beside a data set, where the ids come with the batches.
-        others = source(features, labels), None, by
-        ways = [(source(x, labels), None, "segment"), others]
-    for *given, its in ways:
-        callback = GroupedEvaluation(*given, "query", [metric], by=its, **how)
-        assert evaluated(callback) == pytest.approx(expected)
+    given = (x, labels) if source is dict else (source(x, labels), None)
+    callback = GroupedEvaluation(*given, "query", [metric], by="segment", **how)
+    assert evaluated(callback) == pytest.approx(expected)
     # They are looked at before the first epoch.
     missing = by.astype(object)
     missing[3] = None

@@ -1,5 +1,7 @@
 """An epoch without training, for a callback that evaluates at its end."""
 
+import keras
+
 
 class Identity:
     """A model that scores or embeds by what it is given."""
@@ -13,7 +15,7 @@ def sizes_predicted(model, monkeypatch):
     sizes, predict = [], model.predict
 
     def recorded(x, batch_size, verbose):
-        sizes.append((len(x), batch_size))
+        sizes.append((len(keras.tree.flatten(x)[0]), batch_size))
         return predict(x, batch_size=batch_size, verbose=verbose)
 
     monkeypatch.setattr(model, "predict", recorded)
