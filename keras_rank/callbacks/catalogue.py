@@ -154,11 +154,10 @@ class CatalogueEvaluation(EpochEvaluation):
     def evaluated(self) -> dict[str, float]:
         """Embeds the queries, and computes the metrics of their targets."""
         given = self._given(self._embedded(self.x))
-        warns = not self._was_evaluated
-        sums = sums_of(self.metrics, self._labels)
+        sums, warns = sums_of(self.metrics, self._labels), not self._was_evaluated
         evaluation.add_lists(sums, self.metrics, given, self.verbose, warns)
+        self.warn_of_lists(sums.whole, self.sample_weight)
         if warns:
-            self.warn_of_lists(sums.whole, self.sample_weight)
             self._warn_of_stale_candidates()
         return sums.results()
 

@@ -10,9 +10,17 @@ import numpy as np
 
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
-from keras_rank.callbacks.inputs import can_join, joined
+from keras_rank.callbacks.inputs import most_rows
 from keras_rank.callbacks.outputs import of_output, output_names, taken
-from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Part, Rows, column, named
+from keras_rank.callbacks.rows import (
+    IDS,
+    LABELS,
+    WEIGHTS,
+    Part,
+    column,
+    named,
+    names_in,
+)
 from keras_rank.catalogue.candidates import batches_of
 from keras_rank.lists.copies import own
 from keras_rank.lists.given import SPARSE, form_of
@@ -23,19 +31,25 @@ _DATA_SET = (
 )
 
 
-class DataSetRows(Rows):
+class DataSetRows:
     """The rows in batches of inputs, targets and weights.
 
     All of a row is read in one pass, so that each pass may have an order of its own.
 
-    Args:
-        x: the data set.
-        columns: what belongs to the rows, by argument: the name of an input or a
-            target, or `None` for the targets and the weights.
-        output: the name of the output that holds the scores, or `None`.
+    Attributes:
+        number: `None`, as the number of rows is unknown.
+        given: nothing that belongs to all rows.
     """
 
     def __init__(self, x: Any, columns: Mapping[str, Any], output: str | None) -> None:
+        """Checks that it can be read.
+
+        Args:
+            x: the data set.
+            columns: what belongs to the rows, by argument: the name of an input or a
+                target, or `None` for the targets and the weights.
+            output: the name of the output that holds the scores, or `None`.
+        """
         _check_data_set(x)
         for name, key in columns.items():
             if not isinstance(key, str | None) or (name == IDS and key is None):
@@ -45,20 +59,23 @@ class DataSetRows(Rows):
                     'batches and name them, such as `labels=None, group_ids="query_'
                     f'id"`. Received: {name}={reprlib.repr(key)}'
                 )
-        super().__init__(columns)
+        self.number, self.given = None, dict[str, Array]()
         self._data_set, self._columns, self._output = x, columns, output
+        self._names = names_in(columns)
 
     def first_batch(self, model: Any) -> Part:
-        return _joined([*itertools.islice(self._batches(model), 1)])
+        """Reads the rows of the first batch."""
+        return Part.joined([*itertools.islice(self._batches(model), 1)])
 
     def parts(self, model: Any) -> Iterator[Part]:
+        """Reads all rows once, in the parts that a model predicts at a time."""
         waiting: list[Part] = []
         for batch in self._batches(model):
-            if waiting and not can_join([each.x for each in waiting], batch.x):
-                yield _joined(waiting)
+            if waiting and not _can_join(waiting, batch):
+                yield Part.joined(waiting)
                 waiting = []
             waiting.append(batch)
-        yield _joined(waiting)
+        yield Part.joined(waiting)
 
     def _batches(self, model: Any) -> Iterator[Part]:
         """Reads the batches that have rows."""
@@ -72,40 +89,24 @@ class DataSetRows(Rows):
             if rows:
                 columns = {
                     name: column(name, value, rows, numbers_of)
-                    for name, value in self._found(model, x, *others).items()
+                    for name, value in self._found(model, x, *others)
                 }
-                yield Part(inputs, rows, rows, [columns])
+                yield Part(inputs, rows, rows, columns)
 
-    def _found(self, model: Any, x: Any, y: Any, weights: Any) -> dict[str, Any]:
+    def _found(
+        self, model: Any, x: Any, y: Any, weights: Any
+    ) -> Iterator[tuple[str, Any]]:
         """What a batch has for its rows, by argument."""
         in_place = {LABELS: y, WEIGHTS: weights}
-        found = {}
         for name, key in self._columns.items():
             if key is not None:
-                found[name] = named(name, key, x, y)
+                yield name, named(name, key, x, y)
             elif in_place.get(name) is not None:
                 names = output_names(model)
-                found[name] = of_output(name, in_place[name], self._output, names)
-        if LABELS not in found:
-            accepted = "the name of an input, as the data set `x` has no targets"
-            raise unaccepted(LABELS, accepted, None)
-        return found
-
-
-def of_all_rows(batches: list[dict[str, Array]]) -> dict[str, Array]:
-    """What belongs to the rows of all batches, by argument."""
-    names = dict.fromkeys(itertools.chain(*batches))
-    found = {
-        name: np.concatenate([each[name] for each in batches if name in each])
-        for name in names
-    }
-    rows, weights = len(found[LABELS]), found.get(WEIGHTS)
-    if weights is not None and len(weights) != rows:
-        raise ValueError(
-            f"`{WEIGHTS}` should come with each batch of the data set `x`, or with "
-            f"none. Received: weights of {len(weights)} of {rows} rows"
-        )
-    return found
+                yield name, of_output(name, in_place[name], self._output, names)
+            elif name == LABELS:
+                accepted = "the name of an input, as the data set `x` has no targets"
+                raise unaccepted(name, accepted, None)
 
 
 def _check_data_set(x: Any) -> None:
@@ -148,13 +149,20 @@ def _number_of_rows(x: Any) -> int:
     return int(shapes[0][0])
 
 
-def _joined(batches: list[Part]) -> Part:
-    """Rows of several batches, predicted in these batches."""
-    if not batches:
-        raise ValueError("`x` should have batches of rows. Received: none")
-    return Part(
-        joined([batch.x for batch in batches]),
-        sum(batch.rows for batch in batches),
-        batches[0].batch_size,
-        [columns for batch in batches for columns in batch.columns],
+def _can_join(waiting: list[Part], batch: Part) -> bool:
+    """Whether `predict` splits the joined rows into the same batches again."""
+    first, last = waiting[0], waiting[-1]
+    return (
+        last.rows == first.rows >= batch.rows
+        and first.rows * (len(waiting) + 1) <= most_rows(first.x, first.rows)
+        and all(isinstance(x, np.ndarray) for x in keras.tree.flatten(first.x))
+        and _kind(first.x) == _kind(batch.x)
     )
+
+
+def _kind(x: Any) -> list[Any]:
+    """The paths, shapes and types of inputs, but for the number of rows."""
+    return [
+        (path, tuple(each.shape[1:]), str(each.dtype))
+        for path, each in keras.tree.flatten_with_path(x)
+    ]

@@ -86,12 +86,14 @@ class EpochEvaluation(Callback):
             )
 
     def warn_of_lists(self, sums: State, sample_weight: Any) -> None:
-        """Warns of lists that count without relevant items, and of weights below 0.
+        """Warns once of lists that count without relevant items, and weights below 0.
 
         Args:
             sums: the sums of all metrics.
             sample_weight: the weights as they were given.
         """
+        if self._was_evaluated:
+            return
         if sample_weight is not None:
             _warn_of_weights(sample_weight)
         for metric in by_kind(self.metrics.members)[0]:

@@ -9,16 +9,15 @@ import numpy as np
 
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array
-from keras_rank.callbacks.data_sets import DataSetRows, of_all_rows
+from keras_rank.callbacks.data_sets import DataSetRows
 from keras_rank.callbacks.inputs import are_arrays
 from keras_rank.callbacks.outputs import of_rows
-from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, ArrayRows, Part, Rows
+from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, ArrayRows, Part
 from keras_rank.callbacks.scored import ScoredEvaluation
 from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
-from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.group import as_group, by_kind
+from keras_rank.utils import pad_lists
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
 # to the longest of all.
@@ -40,36 +39,35 @@ class GroupedEvaluation(ScoredEvaluation):
     The weights are those that compiled metrics see on validation data: the averaged
     ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
 
-    A data set brings in its batches all that belongs to its rows, which is read in the
-    same pass as its inputs. So its rows may be in another order in each pass:
+    A data set brings labels, ids, weights and segments in its batches, where they are
+    read in the same pass as the inputs. So each pass may have another order:
 
     - `labels=None` are its targets, those of `output` if there are several.
     - `group_ids="query_id"` is its input or target of that name. If the model takes no
       input of that name, it is not passed on.
     - `sample_weight=None` are its weights, if it has any.
 
-    Labels, weights and `by` may be the name of an input or a target too.
+    Any of the four may be such a name, also that of an array in a dict of inputs.
+    Values for all rows go with arrays only.
 
     Args:
         x: the inputs of the model, as for `predict`: an array, a list, tuple or dict of
             arrays, or a data set that can be read again, such as a `tf.data.Dataset`, a
             torch `DataLoader` or a `keras.utils.PyDataset`, of batches of inputs,
             targets and weights. It is read again at each evaluation, unlike the arrays
-            of the other arguments, which are copied.
-        labels: array of shape `(rows,)`, beside arrays. Or the name of an input. Of a
-            data set, as above.
-        group_ids: array or list of shape `(rows,)`, beside arrays. The id of the list
-            of each row: integers, strings or anything hashable, in any order. Or a
-            name.
+            of the four arguments below, which are copied.
+        labels: array of shape `(rows,)`. Or `None` or a name, as above.
+        group_ids: array or list of shape `(rows,)`. The id of the list of each row:
+            integers, strings or anything hashable, in any order. Or a name, as above.
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
-            rows of the lists, beside arrays. Or a name. Defaults to `None`: no weights,
-            or those of the data set.
-        by: list or array of a label for each row, the same in all rows of a list,
-            beside arrays. Or a name. The results of the lists of each label follow
-            those of all, as in `keras_rank.callbacks.CatalogueEvaluation`. Defaults to
-            `None`: no segments.
+            rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
+            those of the data set.
+        by: list or array of a label for each row, the same in all rows of a list. Or a
+            name, as above. The results of the lists of each label follow those of all,
+            as in `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no
+            segments.
         model: model that scores the rows. Defaults to `None`: the trained one.
         output: str. The name of the output that holds the scores, if there are several.
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
@@ -136,7 +134,7 @@ class GroupedEvaluation(ScoredEvaluation):
         verbose: Any = 0,
     ) -> None:
         super().__init__(
-            _check_metrics(metrics),
+            metrics,
             model=model,
             output=output,
             batch_size=batch_size,
@@ -144,8 +142,15 @@ class GroupedEvaluation(ScoredEvaluation):
             frequency=frequency,
             verbose=verbose,
         )
+        for member in self.members:
+            if member.sparse_labels:
+                raise ValueError(
+                    "`metrics` should be of lists with a label for each item. "
+                    f"Received: {member._as_call()}, which needs scores of a whole "
+                    "catalogue for each list"
+                )
         columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight, BY: by}
-        self._rows: Rows
+        self._rows: ArrayRows | DataSetRows
         self._groups = None
         if not are_arrays(x):
             self._rows = DataSetRows(x, columns, output)
@@ -159,40 +164,40 @@ class GroupedEvaluation(ScoredEvaluation):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that the model scores the rows."""
         super().on_train_begin(logs)
-        self._scores(self._rows.first_batch(self._scoring))
+        self._scored(self._rows.first_batch(self._scoring))
 
     def evaluated(self) -> dict[str, float]:
         """Predicts all rows, and computes the metrics of their lists."""
-        scores: list[Array] = []
-        columns: list[dict[str, Array]] = []
-        show, done = progress(self.verbose, self._rows.number, "row"), 0
+        parts: list[Part] = []
+        show = progress(self.verbose, self._rows.number, "row")
         for part in self._rows.parts(self._scoring):
-            scores.append(self._scores(part))
-            columns.extend(part.columns)
-            done += part.rows
-            show(done)
-        found = self._rows.given or of_all_rows(columns)
+            parts.append(self._scored(part))
+            show(sum(each.rows for each in parts))
+        whole = Part.joined(parts)
+        found = self._rows.given or whole.columns
         groups = self._groups or _Groups(found[IDS])
         weights = found.get(WEIGHTS)
-        given = found[LABELS], np.concatenate(scores), groups.of_rows(weights)
+        given = found[LABELS], whole.x, groups.of_rows(weights)
         labels = groups.labels(found.get(BY))
         return self.results_of(groups.lists(*given), labels, weights)
 
-    def _scores(self, part: Part) -> Array:
-        return of_rows(self.predicted(part.x, part.batch_size), part.rows)
+    def _scored(self, part: Part) -> Part:
+        """Rows with their scores in the place of their inputs."""
+        scores = self.predicted(part.x, part.batch_size)
+        return part._replace(x=of_rows(scores, part.rows))
 
 
 class _Groups:
     """The lists that rows belong to, in the order of their first rows."""
 
     def __init__(self, group_ids: Array) -> None:
-        self._group, self._place = places(None, None, group_ids)
+        self._group, place = places(None, None, group_ids)
         self._sizes = np.bincount(self._group)
         self._ends = np.cumsum(self._sizes)
         self._starts = self._ends - self._sizes
         # The rows of each list, one list after the other.
         self._rows = np.empty(len(self._group), int)
-        self._rows[self._starts[self._group] + self._place] = np.arange(len(self._rows))
+        self._rows[self._starts[self._group] + place] = np.arange(len(self._rows))
         if len(self._sizes) > 1 and self._sizes.max() == 1:
             warnings.warn(
                 "`group_ids` should repeat where rows are items of one list. Here no "
@@ -234,20 +239,20 @@ class _Groups:
 
         As many as fit in memory.
         """
-        paddings = -1, 0, 0
         for first, last in self._splits():
             rows = self._rows[self._starts[first] : self._ends[last - 1]]
-            where = self._group[rows] - first, self._place[rows]
+            sizes = self._sizes[first:last]
             # With two items at least, as a metric warns of batches of single ones.
-            shape = last - first, max(2, int(self._sizes[first:last].max()))
-            lists = []
-            for values, padding in zip(columns, paddings, strict=True):
-                if values is not None:
-                    dtype = np.result_type(values.dtype, np.int8)
-                    padded = np.full(shape, padding, dtype)
-                    padded[where] = values[rows]
-                lists.append(None if values is None else padded)
-            yield first, lists
+            size = max(2, int(sizes.max()))
+            yield (
+                first,
+                [
+                    None
+                    if values is None
+                    else pad_lists(values[rows], group_sizes=sizes, list_size=size)
+                    for values in columns
+                ],
+            )
 
     def _splits(self) -> Iterator[tuple[int, int]]:
         """The first list of each batch, and the first after it."""
@@ -258,17 +263,3 @@ class _Groups:
                 yield first, last
                 first, longest = last, size
         yield first, len(self._sizes)
-
-
-def _check_metrics(metrics: Metrics) -> RankingMetrics:
-    """Returns metrics as a group, and checks that rows have what they need."""
-    group = as_group(metrics, as_written=False)
-    of_lists, of_exposure = by_kind(group.members)
-    are_sparse = [member for member in of_lists if member.sparse_labels]
-    for member in (*of_exposure, *are_sparse):
-        needs = "scores of a whole catalogue for each list"
-        raise ValueError(
-            "`metrics` should be of lists with a label for each item. Received: "
-            f"{member.name!r} ({type(member).__name__}), which needs {needs}"
-        )
-    return group

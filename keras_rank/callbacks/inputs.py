@@ -1,10 +1,9 @@
 """The inputs of a model as arrays, in the parts that are predicted at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import keras
-import numpy as np
 
 # The default batch size of `predict`.
 BATCH_SIZE = 32
@@ -17,6 +16,12 @@ def are_arrays(x: Any) -> bool:
     """Whether inputs are an array, or a list, tuple or dict of arrays."""
     leaves = keras.tree.flatten(x)
     return bool(leaves) and all(len(getattr(each, "shape", ())) > 0 for each in leaves)
+
+
+def most_rows(x: Any, rows: int) -> int:
+    """How many rows may be predicted at a time, where some are of the size of `x`."""
+    memory = sum(int(getattr(each, "nbytes", 0)) for each in keras.tree.flatten(x))
+    return min(MOST_ROWS, int(MOST_BYTES * rows / max(memory, 1)))
 
 
 class Inputs:
@@ -54,12 +59,10 @@ class Inputs:
         Args:
             most: how many rows may be predicted at a time, but a batch at least.
         """
-        leaves = keras.tree.flatten(self._x)
-        memory = sum(int(getattr(each, "nbytes", 0)) for each in leaves)
-        most = min(most, MOST_ROWS, int(MOST_BYTES * self.number / max(memory, 1)))
+        most = min(most, most_rows(self._x, self.number))
         # So that batches are those of `predict` on all rows.
         size = max(most // self.batch_size, 1) * self.batch_size
-        if not all(hasattr(each, "__getitem__") for each in leaves):
+        if not all(hasattr(x, "__getitem__") for x in keras.tree.flatten(self._x)):
             # Sparse tensors of TensorFlow can't be cut.
             size = self.number
         for start in range(0, self.number, size):
@@ -74,35 +77,3 @@ class Inputs:
 
         is_whole = (start, stop) == (0, self.number)
         return self._x if is_whole else keras.tree.map_structure(cut, self._x)
-
-
-def can_join(batches: Sequence[Any], x: Any) -> bool:
-    """Whether `predict` splits inputs that are joined into the same batches again."""
-    leaves = keras.tree.flatten(batches[0])
-    if not all(isinstance(each, np.ndarray) for each in leaves):
-        return False
-    first, last, added = (
-        len(keras.tree.flatten(each)[0]) for each in (batches[0], batches[-1], x)
-    )
-    number, memory = len(batches) + 1, sum(each.nbytes for each in leaves)
-    return (
-        last == first >= added
-        and first * number <= MOST_ROWS
-        and memory * number <= MOST_BYTES
-        and _kind(batches[0]) == _kind(x)
-    )
-
-
-def joined(batches: Sequence[Any]) -> Any:
-    """The inputs of several batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
-
-
-def _kind(x: Any) -> list[Any]:
-    """The paths, shapes and types of inputs, but for the number of rows."""
-    return [
-        (path, tuple(each.shape[1:]), str(each.dtype))
-        for path, each in keras.tree.flatten_with_path(x)
-    ]

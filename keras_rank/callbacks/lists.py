@@ -1,7 +1,7 @@
 """A callback that evaluates a model of padded lists in `fit`, and segments of them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -27,8 +27,7 @@ from keras_rank.lists.ids import PARTS_OF_IDS, check_items
 from keras_rank.lists.positions import are_at_positions
 from keras_rank.lists.reading import PARTS_OF_LABELS
 from keras_rank.lists.standardize import read_targets
-from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.group import as_group, by_kind
+from keras_rank.metrics import RankingMetric
 from keras_rank.metrics.update import check_given
 
 # How many scores are predicted at a time: a batch may be more.
@@ -127,7 +126,7 @@ class ListEvaluation(ScoredEvaluation):
         verbose: Any = 0,
     ) -> None:
         super().__init__(
-            _check_metrics(metrics),
+            metrics,
             model=model,
             output=output,
             batch_size=batch_size,
@@ -138,9 +137,8 @@ class ListEvaluation(ScoredEvaluation):
         if not are_arrays(x):
             raise unaccepted("x", "arrays with a row for each list", x)
         self._inputs = Inputs(x, batch_size, "list")
-        self._members, _ = by_kind(self.metrics.members)
-        self._are_ids = self._members[0].sparse_labels
-        deep = self._are_ids or all(each.takes_subtopics for each in self._members)
+        self._are_ids = _read_ids(self.members)
+        deep = self._are_ids or all(each.takes_subtopics for each in self.members)
         labels = _looked_at(y, self._are_ids, deep)
         weights = if_given("sample_weight", sample_weight, 0, deep=deep)
         first, *others = labels.values()
@@ -206,7 +204,7 @@ class ListEvaluation(ScoredEvaluation):
                 f"items) or (lists, items, 1). {WHICH} Received: predictions of shape "
                 f"{scores.shape}, and y.shape={tuple(labels.shape)}"
             )
-        check_given(self._members, given)
+        check_given(self.members, given)
         if self._are_ids and len(labels.shape) < 3:
             # Those of all lists.
             ids, _ = read_targets("y", self._y.get("y", self._y))
@@ -243,21 +241,13 @@ def _looked_at(y: Any, are_ids: bool, deep: bool) -> dict[str, Given]:
     }
 
 
-def _check_metrics(metrics: Metrics) -> RankingMetrics:
-    """Returns metrics as a group, and checks that they read the same labels or ids."""
-    group = as_group(metrics, as_written=False)
-    of_lists, of_exposure = by_kind(group.members)
-    for member in of_exposure:
-        raise ValueError(
-            "`metrics` should be means over lists. Those of exposure go to `compile`, "
-            "or to `keras_rank.callbacks.CatalogueEvaluation`. Received: "
-            f"{member.name!r} ({type(member).__name__})"
-        )
-    first, *others = of_lists
-    for member in others:
-        if member.sparse_labels != first.sparse_labels:
+def _read_ids(metrics: Sequence[RankingMetric]) -> bool:
+    """Whether metrics read ids, and checks that all do or none."""
+    first, *others = metrics
+    for metric in others:
+        if metric.sparse_labels != first.sparse_labels:
             raise ValueError(
                 "`metrics` should all have `sparse_labels=True`, for ids in `y`, or "
-                f"none of them. Received: {first._as_call()} and {member._as_call()}"
+                f"none of them. Received: {first._as_call()} and {metric._as_call()}"
             )
-    return group
+    return first.sparse_labels

@@ -52,12 +52,8 @@ def output_names(model: Any) -> list[str] | None:
 
 def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Array:
     """The scores in what `predict` returns."""
-    is_single = not isinstance(predicted, Mapping | list | tuple)
-    if is_single and output is not None and output not in (names or []):
-        raise ValueError(
-            "`output` should be the name of an output of the model. Received: "
-            f"output={output!r}, where the names are {names or 'unknown'}"
-        )
+    if output is not None and not isinstance(predicted, Mapping | list | tuple):
+        predicted = [predicted]
     scores = of_output("scores", predicted, output, names)
     if not hasattr(scores, "shape"):
         raise ValueError(
@@ -72,15 +68,11 @@ def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Ar
 
 def of_rows(scores: Array, rows: int) -> Array:
     """Scores as a column, and checks that there is one for each row."""
-    if scores.ndim == 0 or set(scores.shape[1:]) - {1}:
+    if scores.shape[:1] != (rows,) or set(scores.shape[1:]) - {1}:
         raise ValueError(
             "The model should return one score for each row, of shape (rows,) or "
-            f"(rows, 1). {WHICH} Received: predictions of shape {scores.shape}"
-        )
-    if len(scores) != rows:
-        raise ValueError(
-            "The model should return one score for each row. Received: "
-            f"{len(scores)} scores for {rows} rows"
+            f"(rows, 1). {WHICH} Received: predictions of shape {scores.shape} for "
+            f"{rows} rows"
         )
     return scores.reshape(-1)
 

@@ -1,9 +1,9 @@
 """Rows of single items, and what belongs to each: arrays of all, or a data set."""
 
-import abc
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 
 from keras_rank.arguments import unaccepted
@@ -21,76 +21,86 @@ class Part(NamedTuple):
     """Rows that are predicted at a time.
 
     Attributes:
-        x: the inputs of the model.
+        x: the inputs of the model, or their scores.
         rows: their number.
         batch_size: the batch size of `predict`.
-        columns: what each batch of a data set has for its rows, by argument.
+        columns: what a data set has for them, by argument.
     """
 
     x: Any
     rows: int
     batch_size: int
-    columns: Sequence[dict[str, Array]] = ()
+    columns: Mapping[str, Array]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Part"]) -> "Part":
+        """Returns those of several parts."""
+        if not parts:
+            raise ValueError("`x` should have batches of rows. Received: none")
+        each_x, rows, sizes, columns = zip(*parts, strict=True)
+        if len({*map(frozenset, columns)}) > 1:
+            raise ValueError(
+                f"`{WEIGHTS}` should come with each batch of the data set `x`, or with "
+                "none. Received: batches with weights, and others without"
+            )
+        if len(parts) == 1:
+            return parts[0]
+
+        def join(*arrays: Array) -> Array:
+            return np.concatenate(arrays)
+
+        x, its = (keras.tree.map_structure(join, *each) for each in (each_x, columns))
+        return cls(x, sum(rows), sizes[0], its)
 
 
-class Rows(abc.ABC):
-    """All rows, which can be read again.
-
-    Attributes:
-        given: what arrays have for all rows, by argument. Nothing for a data set.
-        number: the number of rows, `None` if it is unknown.
-    """
-
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        self.given: dict[str, Array] = {}
-        self.number: int | None = None
-        # Of inputs or targets, which the model may not take.
-        self._names = [key for key in columns.values() if isinstance(key, str)]
-
-    @abc.abstractmethod
-    def first_batch(self, model: Any) -> Part:
-        """Reads the rows of the first batch that a model predicts."""
-
-    @abc.abstractmethod
-    def parts(self, model: Any) -> Iterator[Part]:
-        """Reads all rows once."""
-
-
-class ArrayRows(Rows):
+class ArrayRows:
     """The rows of an array, or of a list, tuple or dict of arrays.
 
-    Args:
-        x: the arrays.
-        columns: what belongs to the rows, by argument: values, or the name of an input.
-        batch_size: the batch size of `predict`, or `None`.
+    Attributes:
+        number: the number of rows.
+        given: what belongs to all rows, by argument.
     """
 
     def __init__(
         self, x: Any, columns: Mapping[str, Any], batch_size: int | None
     ) -> None:
-        super().__init__(columns)
-        self._inputs = Inputs(x, batch_size, "item")
+        """Converts what belongs to the rows.
+
+        Args:
+            x: the arrays.
+            columns: by argument, values, the name of an input, or `None`.
+            batch_size: the batch size of `predict`, or `None`.
+        """
+        self._inputs, self._names = Inputs(x, batch_size, "item"), names_in(columns)
         self.number = self._inputs.number
+        self.given: dict[str, Array] = {}
         for name, value in columns.items():
-            if value is None and name in (LABELS, IDS):
-                raise unaccepted(name, "given for each row of the arrays `x`", None)
             if isinstance(value, str):
                 value = named(name, value, x)
             if value is not None:
                 # Weights may be those of lists, whose number is not known yet.
                 rows = None if name == WEIGHTS else self.number
                 self.given[name] = column(name, value, rows)
+            elif name in (LABELS, IDS):
+                raise unaccepted(name, "given for each row of the arrays `x`", None)
 
     def first_batch(self, model: Any) -> Part:
+        """The rows of the first batch that a model predicts."""
         return self._part(model, *self._inputs.first())
 
     def parts(self, model: Any) -> Iterator[Part]:
+        """All rows, in the parts that a model predicts at a time."""
         for span in self._inputs.spans():
             yield self._part(model, *span)
 
     def _part(self, model: Any, start: int, stop: int) -> Part:
         x = taken(model, self._inputs.part(start, stop), self._names)
-        return Part(x, stop - start, self._inputs.batch_size)
+        return Part(x, stop - start, self._inputs.batch_size, {})
+
+
+def names_in(columns: Mapping[str, Any]) -> list[str]:
+    """The names of inputs or targets that are given, which a model may not take."""
+    return [key for key in columns.values() if isinstance(key, str)]
 
 
 def named(argument: str, key: str, *structures: Any) -> Any:

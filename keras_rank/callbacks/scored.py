@@ -9,8 +9,8 @@ from keras_rank.backends import Array
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
 from keras_rank.callbacks.outputs import output_names, scores_of
 from keras_rank.callbacks.segments import sums_of
-from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.group import by_kind
+from keras_rank.catalogue.evaluation import Metrics
+from keras_rank.metrics.group import as_group, by_kind
 from keras_rank.metrics.update import columns_of
 
 
@@ -18,7 +18,7 @@ class ScoredEvaluation(EpochEvaluation):
     """Evaluates lists by the scores that a model predicts at the end of an epoch.
 
     Args:
-        metrics: metrics of lists.
+        metrics: metrics of lists, as for `RankingMetrics`.
         model: the model that predicts, or `None`: the trained one.
         output: the name of the output that holds the scores, or `None`.
         **settings: as for `EpochEvaluation`.
@@ -26,13 +26,21 @@ class ScoredEvaluation(EpochEvaluation):
 
     def __init__(
         self,
-        metrics: RankingMetrics,
+        metrics: Metrics,
         *,
         model: keras.Model | None,
         output: str | None,
         **settings: Any,
     ) -> None:
-        super().__init__(metrics, **settings)
+        group = as_group(metrics, as_written=False)
+        self.members, of_exposure = by_kind(group.members)
+        for member in of_exposure:
+            raise ValueError(
+                "`metrics` should be means over lists. Those of exposure go to "
+                "`compile`, or to `keras_rank.callbacks.CatalogueEvaluation`. "
+                f"Received: {member.name!r} ({type(member).__name__})"
+            )
+        super().__init__(group, **settings)
         self.scoring_model, self.output = check_model("model", model), output
 
     @property
@@ -60,10 +68,8 @@ class ScoredEvaluation(EpochEvaluation):
             sample_weight: the weights as they were given.
         """
         sums = sums_of(self.metrics, labels)
-        members, _ = by_kind(self.metrics.members)
         for first, given in lists:
-            for slots, columns in columns_of(members, given, sums.whole):
+            for slots, columns in columns_of(self.members, given, sums.whole):
                 sums.add(slots, columns, first)
-        if not self._was_evaluated:
-            self.warn_of_lists(sums.whole, sample_weight)
+        self.warn_of_lists(sums.whole, sample_weight)
         return sums.results()

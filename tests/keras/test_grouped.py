@@ -287,9 +287,10 @@ def errors(x, labels, ids):
     one = {"sample_weight": [1.0]}
     yield (*given, one), "`sample_weight` should have one weight for each row,"
     yield (*given, {"model": columns}), r"The model should return one score .* \(16, 2"
-    for metric in (NDCG(sparse_labels=True), Gini(items=9, k=2)):
-        wrong = {"metrics": [metric]}
-        yield (*given, wrong), "`metrics` should be of lists with a label for each"
+    wrong = {"metrics": [NDCG(sparse_labels=True)]}
+    yield (*given, wrong), "`metrics` should be of lists with a label for each"
+    wrong = {"metrics": [Gini(items=9, k=2)]}
+    yield (*given, wrong), "`metrics` should be means over lists. Those of exposure"
     # A model of one output that tells no names.
     unnamed = {"model": keras.Sequential([keras.layers.Dense(1)]), "output": "score"}
     yield (*given, unnamed), "output='score', where the names are unknown"
@@ -321,7 +322,7 @@ def test_what_is_not_understood_in_batches_is_an_error(data):
 
     some = {**inputs, "query": np.arange(ROWS) % 16}
     for batches, message in (
-        (SomeWeights(some, labels, labels), "Received: weights of 16 of 70 rows"),
+        (SomeWeights(some, labels, labels), "`sample_weight` should come with each"),
         (Batches(inputs, np.eye(ROWS, 2)), r"`labels` should have .*shape=\(16, 2\)"),
         (Changing(inputs, labels), f"{IDS} with '{ids[BATCH_SIZE]}' in row 0"),
     ):

@@ -211,7 +211,7 @@ def errors(x, y):
     yield (x, ragged, {"sample_weight": uneven(y)[1:]}), "as many lists as `labels`"
     yield (x, y, {"metrics": other}), "`metrics` should all have `sparse_labels=True`"
     yield (x, y, {"metrics": [Coverage(2)]}), "`metrics` should be means .*'coverage_at"
-    yield (x, y, {"output": "a"}), "`output` should be the name of an output of the mo"
+    yield (x, y, {"output": "a"}), "`output` should be the name of the output whose sc"
     yield (x, y, {"model": 3}), "`model` should be a model with a method `predict`"
     yield (x, y[:, 1:]), rf"{one_each} \(16, 6, 1\), and y.shape=\(40, 5\)"
     yield (x, y, identity), rf"{one_each} \(16, 6, 3\), and y.shape=\(40, 6\)"
