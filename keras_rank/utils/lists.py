@@ -69,16 +69,14 @@ def pad_lists(
     (2, 2, 2)
     """
     values = groups.rows_of("values", values)
-    group, place = groups.places(len(values), group_sizes, group_ids)
+    group, place, lists, size = _places(len(values), group_sizes, group_ids)
     if not isinstance(padding_value, numbers.Real):
         raise ValueError(
             "`padding_value` should be a number. "
             f"Received: padding_value={padding_value!r}"
         )
-    size = int(place.max(initial=-1)) + 1
     if list_size is not None:
         size = check_positive("list_size", list_size, "a positive integer or None")
-    lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
     dtype = values.dtype
     # Integers stay integers if the padding is one.
     if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
@@ -116,9 +114,7 @@ def unpad_lists(
     array([0.5, 0.1, 0.2])
     """
     values = groups.rows_of("values", values)
-    group, place = groups.places(None, group_sizes, group_ids)
-    lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
-    longest = int(place.max(initial=-1)) + 1
+    group, place, lists, longest = _places(None, group_sizes, group_ids)
     if values.ndim < 2 or len(values) != lists or values.shape[1] < longest:
         raise ValueError(
             "`values` should have the shape (batch, list_size, ...), with the number "
@@ -130,12 +126,22 @@ def unpad_lists(
     return rows
 
 
+def _places(
+    rows: int | None, group_sizes: Any, group_ids: Any
+) -> tuple[Array, Array, int, int]:
+    """The list of each row, its place in it, how many lists, and the longest size."""
+    group, place = groups.places(rows, group_sizes, group_ids)
+    lists, size = (int(x.max(initial=-1)) + 1 for x in (group, place))
+    # The last ones may be empty.
+    return group, place, lists if group_sizes is None else len(group_sizes), size
+
+
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     """Sets the scores of items to -inf, which means that they are not retrieved.
 
     For example, items that the user has already seen are then not ranked. Scores at
     every position may have more axes: `y_pred` the shape `(batch, time, items)`, and
-    ids the shape `(batch, time, n)`.
+    ids the shape `(batch, time, n)`, or one of `keep` at each `(batch, time)`.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
@@ -161,55 +167,31 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     [-inf, 2.0, 1.0]
     """
     scores = to_tensor("y_pred", y_pred, in_model=True)
-    if len(scores.shape) > 2:
-        return _exclude_at_positions(scores, item_ids, keep)
-    items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids = to_ids("item_ids", item_ids, items, in_model=True)
-    if not keras.backend.is_float_dtype(scores.dtype):
-        scores = ranked_as(scores)
-    batch, is_matrix = scores.shape[:1], len(scores.shape) == len(ids.shape) == 2
-    if not (is_matrix and sizes_agree(batch, ids.shape[:1])):
-        raise ValueError(
-            "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
-            f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
-            f"item_ids.shape={tuple(ids.shape)}"
-        )
-    kept = None
+    axes, items = scores.shape[:-1], scores.shape[-1] if scores.shape else None
+    ids = [to_ids("item_ids", item_ids, items, in_model=True)]
     if keep is not None:
         kept = to_ids("keep", keep, items, in_model=True)
-        kept = kept[:, None] if len(kept.shape) == 1 else kept
-        is_matrix = len(kept.shape) == 2
-        if not (is_matrix and sizes_agree(kept.shape[:1], ids.shape[:1])):
+        ids.append(kept[..., None] if len(kept.shape) == len(axes) else kept)
+    for name, each in zip(("item_ids", "keep"), ids, strict=False):
+        if not (axes and sizes_agree(axes, each.shape[:-1])):
             raise ValueError(
-                "`keep` should have the shape (batch,) or (batch, m). Received: "
-                f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
+                "`y_pred` should have the shape (batch, items) or (batch, time, "
+                f"items), and `{name}` the shape (batch, n) or (batch, time, n). "
+                f"Received: y_pred.shape={tuple(scores.shape)}, "
+                f"{name}.shape={tuple(each.shape)}"
             )
-    return backend.enter(_excluded, None, scores, ids, kept)
+    if not keras.backend.is_float_dtype(scores.dtype):
+        scores = ranked_as(scores)
+    if len(axes) == 1:
+        return backend.enter(_excluded, None, scores, *ids)
+    # Each position is a list of its own.
+    lists = [ops.reshape(x, (-1, size_of(x, -1))) for x in (scores, *ids)]
+    return ops.reshape(backend.enter(_excluded, None, *lists), ops.shape(scores))
 
 
-def _exclude_at_positions(scores: Tensor, item_ids: Any, keep: Any) -> Tensor:
-    """Does the same for each position, as a list of its own."""
-    *axes, items = scores.shape
-    given = {"item_ids": item_ids, "keep": keep}
-    ids = {
-        name: to_ids(name, x, items, in_model=True)
-        for name, x in given.items()
-        if x is not None
-    }
-    for name, x in ids.items():
-        are_of_each = len(x.shape) == len(scores.shape)
-        if not (are_of_each and sizes_agree(axes, x.shape[:-1])):
-            raise ValueError(
-                "`y_pred` should have the shape (batch, items), or (batch, time, "
-                f"items) with `{name}` of the shape (batch, time, n). Received: "
-                f"y_pred.shape={tuple(scores.shape)}, {name}.shape={tuple(x.shape)}"
-            )
-    flat = {name: ops.reshape(x, (-1, size_of(x, -1))) for name, x in ids.items()}
-    lists = ops.reshape(scores, (-1, size_of(scores, -1)))
-    return ops.reshape(exclude_items(lists, **flat), ops.shape(scores))
-
-
-def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:
+def _excluded(
+    _: None, scores: Tensor, ids: Tensor, kept: Tensor | None = None
+) -> Tensor:
     items = size_of(scores, 1)
     columns = _columns_of("item_ids", ids, items)
     excluded = columns >= 0

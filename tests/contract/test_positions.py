@@ -1,7 +1,5 @@
 """Scores of a catalogue at every position of a sequence: each is a list of its own."""
 
-import functools
-
 import keras
 import numpy as np
 import pytest
@@ -218,7 +216,11 @@ def test_items_are_excluded_at_each_position(rng, scores):
     found = values_of(exclude_items, scores, seen)
     flat = values_of(exclude_items, scores.reshape(-1, ITEMS), seen.reshape(-1, 3))
     np.testing.assert_array_equal(found.reshape(-1, ITEMS), flat)
-    with pytest.raises(ValueError, match=r"with `item_ids` of the shape .batch, time"):
+    kept = values_of(exclude_items, scores, seen, keep=seen[:, :, 0])
+    one = values_of(exclude_items, scores, seen, keep=seen[:, :, :1])
+    np.testing.assert_array_equal(kept, one)
+    assert (kept != found).any()
+    with pytest.raises(ValueError, match=r"`item_ids` the shape .* or .batch, time, n"):
         exclude_items(scores, seen[:, 0])
 
 

@@ -68,15 +68,14 @@ def test_unpad_is_the_inverse(groups, shape, rng):
 pad = functools.partial(utils.pad_lists, [1, 2])
 unpad, merge = utils.unpad_lists, utils.merge_state
 exclude = functools.partial(utils.exclude_items, [[0.1, 0.2]])
-BOTH_SHAPES = "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
-BOTH_SHAPES += "(batch, n). Received: y_pred.shape=(1, 2), item_ids.shape=(1,)"
+BOTH_SHAPES = "(batch, n) or (batch, time, n). Received: y_pred.shape=(1, 2), item_ids."
 OTHER_LISTS = (
     "the shape (batch, list_size, ...), with the number and size of the lists "
 )
 OTHER_LISTS += "that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
 NO_SIZE = "should be a positive integer or None."
 OTHER_MASK = "mask.shape=(1, 1), labels.shape=("
-OTHER_KEPT = "(batch,) or (batch, m). Received: keep.shap"
+OTHER_KEPT = "and `keep` the shape (batch, n) or (batch, time, n). Received: y_pred.sha"
 # What is said of each, but for its name, of which `test_bad_input.py` has more.
 ERRORS = [
     (lambda: pad(group_sizes=[3]), "of rows. Received: a sum of 3 for 2 rows"),
