@@ -1,5 +1,7 @@
 """Scores of a catalogue at every position of a sequence: each is a list of its own."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
