@@ -14,7 +14,7 @@ from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
-from keras_rank.evaluation.lists.metric_names import metric_of
+from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
 
 
@@ -173,8 +173,8 @@ def test_trec_eval_reads_labels_as_integers():
 def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     """The gains of `ndcg_cut_10` are linear, and those of `ndcg@10` are not."""
     for rules in ("trec_eval", "keras"):
-        assert metric_of("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
-    assert metric_of("ndcg@10", "keras").get_config()["gain_fn"] == "exponential"
+        assert by_rules("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
+    assert by_rules("ndcg@10", "keras").get_config()["gain_fn"] == "exponential"
     same = NDCG(k=5, gain_fn="linear", name="same")
     found = evaluate(rows_of(), ["nDCG@5", same, "P_5", "ndcg@10"])
     assert found["nDCG@5"] == found["same"]
