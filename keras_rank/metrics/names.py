@@ -186,14 +186,18 @@ def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Memb
             f"The names are {sorted(BY_NAME)}. "
             f"Received: {string!r}{question_of(string)}"
         )
-    metric = BY_NAME[parts.name]
-    fixed = {"k", "name", *getattr(metric, "keywords", ())}
-    takes = [each for each in inspect.signature(metric).parameters if each not in fixed]
-    check_arguments(string, parts, takes)
+    check_arguments(string, parts, _arguments_of(parts.name))
     if name is None:
         name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
         name += "" if parts.k is None else f"_at_{parts.k}"
-    return metric(k=parts.k, name=name, **parts.arguments)
+    return BY_NAME[parts.name](k=parts.k, name=name, **parts.arguments)
+
+
+def _arguments_of(name: str) -> list[str]:
+    """The arguments that a metric has in parentheses."""
+    metric = BY_NAME[name]
+    others = {"k", "name", *getattr(metric, "keywords", ())}
+    return [each for each in inspect.signature(metric).parameters if each not in others]
 
 
 def check_arguments(string: str, parts: Parts, takes: Collection[str]) -> None:
@@ -202,7 +206,7 @@ def check_arguments(string: str, parts: Parts, takes: Collection[str]) -> None:
         if unknown not in takes:
             names = f"the arguments {', '.join(takes)}" if takes else "no arguments"
             raise ValueError(
-                f"`{parts.name}` takes {names}, and a cutoff after @"
+                f"`{parts.name}` takes a cutoff after @, and {names}"
                 f"{hint_for(unknown, list(takes))} Received: {string!r}"
             )
 
@@ -242,8 +246,11 @@ def question_of(string: str) -> str:
     meant = None if is_other_f else closest(name.replace("@", "_at_"), _MEANT)
     if meant is None or (parts is None and "(" in string):
         return ""
-    arguments = "" if parts is None else parts.stem.removeprefix(parts.name)
-    return f'. Did you mean "{meant}{arguments}{at_k}"?'
+    if parts is None or not parts.arguments:
+        return f'. Did you mean "{meant}{at_k}"?'
+    if not parts.arguments.keys() <= {*_arguments_of(meant)}:
+        return ""
+    return f'. Did you mean "{meant}{parts.stem.removeprefix(parts.name)}{at_k}"?'
 
 
 _MEANT = meanings(BY_NAME) | {
