@@ -35,7 +35,8 @@ class RankingMetrics(PlacedMetric):
     has the value that it would have alone.
 
     The results are a dict, and appear in the logs of `fit` and `evaluate` under the
-    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. The group has the name and the
+    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. That of a string is the string
+    as an identifier: `rbp_persistence_0_9_at_10`. The group has the name and the
     direction of its first member, so `EarlyStopping`, `ModelCheckpoint` and
     `ReduceLROnPlateau` can monitor that one in their automatic mode. For any other, set
     their `mode="max"` (`"min"` for `arp` and `fall_out`).
@@ -44,7 +45,8 @@ class RankingMetrics(PlacedMetric):
 
     Args:
         metrics: list of ranking metrics: instances, their configs, or strings of a
-            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Or a single
+            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`, with
+            arguments between them, if any: `"rbp(persistence=0.9)@10"`. Or a single
             one. Metrics of exposure, such as `keras_rank.metrics.Coverage`, may be
             among them. Names must be distinct.
         prefix: str. A prefix for the names of the results. Keras merges the dicts of
