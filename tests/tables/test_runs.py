@@ -221,7 +221,6 @@ def test_rbp_of_ir_measures_has_a_level():
     found = evaluate_run(qrels, run, [*expected])
     assert found.to_dict() == pytest.approx(expected)
     assert found["rbp(persistence=.9)"] == found["RBP(rel=1,p=0.9)"]
-    )
 
 
 def test_arguments_of_a_string_come_before_rules():
