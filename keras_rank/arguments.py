@@ -107,7 +107,7 @@ def _what_is_wrong(
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
         received = f"Received: {unknown}={reprlib.repr(named[unknown])}"
-        return f"{takes}{_hint_for(unknown, names)} {received}"
+        return f"{takes}{hint_for(unknown, names)} {received}"
     if len(given) > len(positional):
         received = f"{reprlib.repr(given[len(positional)])} by position"
         if not by_name:
@@ -152,7 +152,7 @@ _WAYS = {
 }
 
 
-def _hint_for(unknown: str, names: Sequence[str]) -> str:
+def hint_for(unknown: str, names: Sequence[str]) -> str:
     """What an unknown argument may mean, the likeliest first."""
     beside, way = _WAYS.get(unknown, (None, ""))
     if beside in names:

@@ -15,7 +15,7 @@ SYNONYMS = {
     "recall": "rec",
     "f1": "f f_score f1_score f_measure",
     "hit_rate": "hit hits hr hit_ratio",
-    "r_precision": "r_prec",
+    "r_precision": "r_prec precision_at_r",
     "fall_out": "fpr",
     "err": "expected_reciprocal_rank",
     "rbp": "rank_biased_precision",

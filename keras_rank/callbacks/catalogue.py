@@ -40,8 +40,8 @@ class CatalogueEvaluation(EpochEvaluation):
             any other form that `keras_rank.catalogue.rank` takes, is right for items
             that are not trained: it holds the embeddings of when it was made. A warning
             says so after the first evaluation where the model trains other weights.
-        metrics: list of ranking metrics: instances, or strings of a name and a
-            cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
+        metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
+            `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`.
         query_model: model that embeds queries. Defaults to `None`: the trained one.
         by: list or array of a label for each row of `targets`: strings, numbers or
             booleans, of one type. The results of the lists of each of at most 50 labels

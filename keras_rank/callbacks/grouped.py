@@ -59,8 +59,8 @@ class GroupedEvaluation(ScoredEvaluation):
         labels: array of shape `(rows,)`. Or `None` or a name, as above.
         group_ids: array or list of shape `(rows,)`. The id of the list of each row:
             integers, strings or anything hashable, in any order. Or a name, as above.
-        metrics: list of ranking metrics: instances, or strings of a name and a
-            cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
+        metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
+            `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`.
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
             rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
             those of the data set.

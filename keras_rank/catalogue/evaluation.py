@@ -62,9 +62,9 @@ def evaluate(
         targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
         queries: as for `keras_rank.catalogue.rank`: of shape `(batch, features)`.
         candidates: as for `keras_rank.catalogue.rank`: of shape `(items, features)`.
-        metrics: list of ranking metrics: instances, or strings of a name and a cutoff,
-            such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`. Their state is
-            not changed.
+        metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
+            `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`. Their
+            state is not changed.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
             progress bar if it takes long. Defaults to `"auto"`.
         **arguments: as for `keras_rank.catalogue.rank`: sample_weight, score, exclude,

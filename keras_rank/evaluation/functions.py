@@ -58,10 +58,11 @@ def evaluate(
             dict of columns. Or a `ray.data.Dataset`, which is evaluated on its workers:
             see `docs/tables.md`.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`; or a single one, or `RankingMetrics`. As spelled in trec_eval
-            (`"ndcg_cut_10"`) or ir_measures (`"nDCG@10"`), a string has the meaning of
-            these tools: gains are linear, and precision divides by k. The result of a
-            string has that string as its name. Metrics without a `seed` get the seed 0,
+            `"ndcg@10"`, with arguments, if any: `"rbp(persistence=0.9)@10"`. Or a
+            single one, or `RankingMetrics`. As spelled in trec_eval (`"ndcg_cut_10"`)
+            or ir_measures (`"nDCG@10"`), a string has the meaning of these tools: gains
+            are linear, and precision divides by k. The result of a string has that
+            string as its name. Metrics without a `seed` get the seed 0,
             so that a table always gives the same numbers.
         query: str. The column that identifies the list of a row: the query, user or
             session. Defaults to `"query_id"`, or what known tools call it, as for
@@ -213,10 +214,10 @@ def evaluate_run(
             id for each query. A run in which nothing was found counts as 0, and
             `health` warns of it.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`), ir_measures
-            (`"nDCG@10"`) or ndeval (`"strec@10"`); or a single one, or
-            `RankingMetrics`. The result of a string has that string as its name.
-            Metrics without a `seed` get the seed 0.
+            `"ndcg@10"`, with arguments, if any: `"rbp(persistence=0.9)@10"`. Also as
+            spelled in trec_eval (`"ndcg_cut_10"`), ir_measures (`"AP(rel=2)@10"`) or
+            ndeval (`"strec@10"`). Or a single one, or `RankingMetrics`. The result of a
+            string has that string as its name. Metrics without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.

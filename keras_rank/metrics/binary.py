@@ -1,5 +1,6 @@
 """Metrics of binary relevance as Keras metrics."""
 
+import re
 from typing import Any, Unpack
 
 import keras
@@ -290,7 +291,8 @@ class FBetaAtK(RankingMetric):
         denominator: that of the precision. `"available"`: the size of the list
             where that is less than k. `"k"`: always k. `"retrieved"`: the number of
             items with a rank where that is less than k. Defaults to `"available"`.
-        name: str. Defaults to `f_beta_at_k`, or `f_beta` without a cutoff.
+        name: str. Defaults to `f_beta_at_k`, or `f_beta` without a cutoff. Another
+            `beta` than 2 is part of it: `f_beta_0_5_at_k`.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
@@ -320,8 +322,9 @@ class FBetaAtK(RankingMetric):
         denominator: str = "available",
         **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(k, **arguments)
+        # The default name has it.
         self.beta = check_above_zero("beta", beta)
+        super().__init__(k, **arguments)
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -332,6 +335,13 @@ class FBetaAtK(RankingMetric):
     def get_config(self) -> dict[str, Any]:
         own = {"beta": self.beta, "denominator": self.denominator}
         return {**super().get_config(), **own}
+
+    def _default_name(self) -> str:
+        name = super()._default_name()
+        if self.beta == 2.0:
+            return name
+        beta = re.sub(r"\W", "_", f"{self.beta:g}")
+        return name.replace("f_beta", f"f_beta_{beta}")
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

@@ -1,6 +1,5 @@
 """Many metrics as one that orders each batch once."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from keras_rank.backends import Tensor
 from keras_rank.metrics import exposure, update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.exposure import ExposureMetric
-from keras_rank.metrics.names import BY_NAME, Member, question_of
+from keras_rank.metrics.names import Member, metric_of, parts_of
 from keras_rank.metrics.variables import (
     Place,
     PlacedMetric,
@@ -23,8 +22,6 @@ from keras_rank.metrics.variables import (
     place,
 )
 
-# The parts of a string such as "ndcg@10" or "ndcg_at_10".
-_STRING = re.compile(r"(?P<name>\w+?)((@|_at_)(?P<k>[0-9]+))?")
 # The name of the standard error of a result.
 _ERROR = "{}_stderr"
 
@@ -38,7 +35,8 @@ class RankingMetrics(PlacedMetric):
     has the value that it would have alone.
 
     The results are a dict, and appear in the logs of `fit` and `evaluate` under the
-    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. The group has the name and the
+    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. That of a string is the string
+    as an identifier: `rbp_persistence_0_9_at_10`. The group has the name and the
     direction of its first member, so `EarlyStopping`, `ModelCheckpoint` and
     `ReduceLROnPlateau` can monitor that one in their automatic mode. For any other, set
     their `mode="max"` (`"min"` for `arp` and `fall_out`).
@@ -47,7 +45,8 @@ class RankingMetrics(PlacedMetric):
 
     Args:
         metrics: list of ranking metrics: instances, their configs, or strings of a
-            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Or a single
+            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`, with
+            arguments between them, if any: `"rbp(persistence=0.9)@10"`. Or a single
             one. Metrics of exposure, such as `keras_rank.metrics.Coverage`, may be
             among them. Names must be distinct.
         prefix: str. A prefix for the names of the results. Keras merges the dicts of
@@ -241,7 +240,8 @@ def _member(metric: Any, as_written: bool = False) -> Member:
     member = metric
     with for_a_group():
         if isinstance(metric, str):
-            member = _from_string(metric, name=metric if as_written else None)
+            name = metric if as_written else None
+            member = metric_of(metric, parts_of(metric), name)
         if isinstance(metric, dict):
             member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
@@ -251,19 +251,6 @@ def _member(metric: Any, as_written: bool = False) -> Member:
         "`metrics` should hold ranking metrics: instances of "
         "`keras_rank.metrics.RankingMetric`, their configs, or strings such as "
         f'"ndcg@10". Received: {metric!r}'
-    )
-
-
-def _from_string(string: str, name: str | None) -> Member:
-    parts = _STRING.fullmatch(string)
-    if parts and parts["name"] in BY_NAME:
-        k = None if parts["k"] is None else int(parts["k"])
-        name = name or parts["name"] + ("" if k is None else f"_at_{k}")
-        return BY_NAME[parts["name"]](k=k, name=name)
-    raise ValueError(
-        "`metrics` given as strings should be a name and an optional cutoff, such as "
-        f'"ndcg@10". The names are {sorted(BY_NAME)}. '
-        f"Received: {string!r}{question_of(string)}"
     )
 
 

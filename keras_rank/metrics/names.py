@@ -1,10 +1,12 @@
-"""All metrics by name, here and in other tools, and what an unknown one may mean."""
+"""All metrics by name, here and in other tools, and the strings that are read so."""
 
 import functools
+import inspect
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
+from keras_rank.arguments import hint_for
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
@@ -77,12 +79,15 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
     "spearman": SpearmanCorrelation,
 }
 
-# Those that no string can stand for.
-_OF_POPULARITY = {"novelty": "Novelty", "average_popularity": "AveragePopularity"}
+# Those that no string can stand for, as they need an array.
+_OF_ARRAYS = {
+    "novelty": "Novelty(k={}, popularity=...)",
+    "average_popularity": "AveragePopularity(k={}, popularity=...)",
+}
 
 # The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
 # for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
-# `AP(rel=2)@100`.
+# those of ir_measures arguments, such as `AP(rel=2)@100`.
 _SPELLINGS = {
     "map": "map_cut_k AP AP@k MAP MAP@k",
     "mrr": "recip_rank RR RR@k MRR MRR@k",
@@ -93,6 +98,7 @@ _SPELLINGS = {
     "hit_rate": "success_k Success@k",
     "r_precision": "Rprec Rprec@k RPrec RPrec@k",
     "err": "ERR ERR@k",
+    "rbp": "RBP RBP@k",
     "bpref": "Bpref Bpref@k BPref BPref@k",
     "alpha_ndcg": "alpha_nDCG@k alpha-nDCG@k",
     "alpha_dcg": "alpha_DCG@k alpha-DCG@k",
@@ -101,29 +107,117 @@ _SPELLINGS = {
     "subtopic_recall": "StRecall@k strec@k",
 }
 _OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
-_PARTS = re.compile(r"([A-Za-z_-]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
+# The form of a string, in ASCII: name(argument=value, ...)@k.
+_ARGUMENT = r""" *(\w+) *= *('[\w.+-]+'|"[\w.+-]+"|[\w.+-]+) *"""
+_EACH = _ARGUMENT.replace("(", "(?:")
+_STRING = re.compile(
+    rf"(?P<stem>(?P<name>[\w-]+?)(?:\((?P<arguments>{_EACH}(?:,{_EACH})*)\))?)"
+    r"(?:(?P<sign>@|_at_|_|\.)(?P<k>[0-9]{1,18}))?",
+    re.ASCII,
+)
+_NUMBER = re.compile(
+    r"[+-]?((?P<whole>[0-9]{1,18})|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?)",
+    re.IGNORECASE,
+)
+_WORDS = {"true": True, "false": False, "none": None}
+
+# What unknown strings may mean.
 _F = re.compile(r"(set_?)?f[._]?", re.IGNORECASE)
+_F_BETA = re.compile(r"f([2-9]|\d\.\d+)(?:_?score)?((?:@|_at_)\d+)?", re.IGNORECASE)
 _NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
 
 
-class Spelled(NamedTuple):
-    """A string as spelled in trec_eval or ir_measures: the own one, and its level."""
+class Parts(NamedTuple):
+    """The parts of a string such as `"rbp(persistence=0.9)@10"`.
 
-    own: str
-    relevance: str | None
+    Attributes:
+        name: the name of the metric.
+        arguments: its arguments, by name.
+        k: the cutoff, `None` without one.
+        sign: what is before the cutoff: `"@"`, `"_at_"`, `"_"` or `"."`.
+        stem: the string up to there.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    k: int | None
+    sign: str
+    stem: str
 
 
-def spelled_elsewhere(string: str) -> Spelled | None:
-    """Reads a string as spelled in trec_eval or ir_measures, if it is."""
-    parts = _PARTS.fullmatch(string)
-    if not parts:
+def parts_of(string: str) -> Parts | None:
+    """Returns the parts of a string, `None` if it does not have the form of one."""
+    match = _STRING.fullmatch(string)
+    if match is None:
         return None
-    name, relevance, sign, k = parts.groups()
-    own = _OWN.get(name + ("@k" if sign == "@" else "_k") if k else name)
-    if own is None or (relevance and name.islower()):
+    name, sign, k, stem, given = match.group("name", "sign", "k", "stem", "arguments")
+    arguments: dict[str, Any] = {}
+    for argument, text in re.findall(_ARGUMENT, given or ""):
+        if argument in arguments:
+            raise ValueError(f"`{argument}` should be given once. Received: {string!r}")
+        arguments[argument] = _value_of(text)
+    return Parts(name, arguments, None if k is None else int(k), sign or "", stem)
+
+
+def _value_of(text: str) -> Any:
+    """The value of an argument: a boolean, `None`, a number or a word."""
+    if text[0] in "'\"":
+        return text[1:-1]
+    number = _NUMBER.fullmatch(text)
+    if number:
+        return int(text) if number["whole"] else float(text)
+    return _WORDS.get(text.lower(), text)
+
+
+def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Member:
+    """Returns the metric of a string.
+
+    Args:
+        string: the string, for errors.
+        parts: its parts, with a name and arguments of this package.
+        name: the name of the result. Defaults to the string as an identifier, as Keras
+            logs it.
+    """
+    if parts is None or parts.sign in ("_", ".") or parts.name not in BY_NAME:
+        raise ValueError(
+            "`metrics` given as strings should be a name and an optional cutoff, such "
+            'as "ndcg@10", and may have arguments, as in "rbp(persistence=0.9)@10". '
+            f"The names are {sorted(BY_NAME)}. "
+            f"Received: {string!r}{question_of(string)}"
+        )
+    check_arguments(string, parts, _arguments_of(parts.name))
+    if name is None:
+        name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
+        name += "" if parts.k is None else f"_at_{parts.k}"
+    return BY_NAME[parts.name](k=parts.k, name=name, **parts.arguments)
+
+
+def _arguments_of(name: str) -> list[str]:
+    """The arguments that a metric has in parentheses."""
+    metric = BY_NAME[name]
+    others = {"k", "name", *getattr(metric, "keywords", ())}
+    return [each for each in inspect.signature(metric).parameters if each not in others]
+
+
+def check_arguments(string: str, parts: Parts, takes: Collection[str]) -> None:
+    """Raises for an argument that the metric of a string does not take."""
+    for unknown in parts.arguments:
+        if unknown not in takes:
+            names = f"the arguments {', '.join(takes)}" if takes else "no arguments"
+            raise ValueError(
+                f"`{parts.name}` takes a cutoff after @, and {names}"
+                f"{hint_for(unknown, list(takes))} Received: {string!r}"
+            )
+
+
+def own_name_of(parts: Parts) -> str | None:
+    """Returns our name of a metric as spelled in trec_eval or ir_measures, if it is."""
+    key = parts.name + ("" if parts.k is None else parts.sign.replace(".", "_") + "k")
+    # Only ir_measures has arguments.
+    if parts.arguments and (parts.name.islower() or parts.sign in ("_", ".")):
         return None
-    return Spelled(own if k is None else f"{own}@{k}", relevance)
+    return _OWN.get(key)
 
 
 def question_of(string: str) -> str:
@@ -131,28 +225,32 @@ def question_of(string: str) -> str:
 
     It is empty if there is none.
     """
-    if "," in string:
+    parts, bare = parts_of(string), re.sub(r"\(.*\)", "", string.strip())
+    if "," in bare:
         return ". Each should be a string of its own, or a word in the command: -m a b"
-    spelled = spelled_elsewhere(string)
-    if spelled is not None:
-        own = f'Did you mean "{spelled.own}", as defined here? ' * (
-            not spelled.relevance
-        )
-        return f". {own}`keras_rank.evaluation` has trec_eval's and ir_measures' own"
-    parts = _NAME_AND_CUTOFF.fullmatch(string.strip())
-    name, k = parts.groups() if parts else (string, None)
-    if compact(string) in _MEANT:
-        # Such as F1, whose digit is no cutoff.
-        name, k = string, None
-    if k is not None and _F.fullmatch(name):
-        # F2 and F.5 are other metrics.
-        return ""
-    if name in _OF_POPULARITY:
-        call = f"{_OF_POPULARITY[name]}(k={k or 10}, popularity=...)"
-        return f". It needs the popularity of items: `keras_rank.metrics.{call}`"
-    meant = closest(name, _MEANT)
+    loose = _NAME_AND_CUTOFF.fullmatch(bare)
+    # A digit such as that of F1 is no cutoff.
+    name, k = loose.groups() if loose and compact(bare) not in _MEANT else (bare, None)
     at_k = "" if k is None else f"@{k}"
-    return "" if meant is None else f'. Did you mean "{meant}{at_k}"?'
+    own = None if parts is None else own_name_of(parts)
+    if parts is not None and own is not None:
+        asked = f'Did you mean "{own}{at_k}", as defined here? ' * (not parts.arguments)
+        return f". {asked}`keras_rank.evaluation` has trec_eval's and ir_measures' own"
+    if name in _OF_ARRAYS:
+        call = f"keras_rank.metrics.{_OF_ARRAYS[name].format(k or 10)}"
+        return f". It needs an array, which no string holds: pass the metric, `{call}`"
+    f_beta = _F_BETA.fullmatch(bare)
+    if f_beta:
+        return f'. Did you mean "f_beta(beta={f_beta[1]}){f_beta[2] or ""}"?'
+    is_other_f = k is not None and _F.fullmatch(name)
+    meant = None if is_other_f else closest(name.replace("@", "_at_"), _MEANT)
+    if meant is None or (parts is None and "(" in string):
+        return ""
+    if parts is None or not parts.arguments:
+        return f'. Did you mean "{meant}{at_k}"?'
+    if not parts.arguments.keys() <= {*_arguments_of(meant)}:
+        return ""
+    return f'. Did you mean "{meant}{parts.stem.removeprefix(parts.name)}{at_k}"?'
 
 
 _MEANT = meanings(BY_NAME) | {

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from keras import ops
 from registry import CASES_HERE, FIRST_CASES, OF_SUBTOPICS, with_cutoff
 from strategies import BATCH, LIST_SIZE, batches, ties
@@ -15,8 +16,18 @@ from timing import NINE
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
 from keras_rank.evaluation import evaluate, evaluate_run
-from keras_rank.metrics import DCG, NDCG, MeanReciprocalRank, RankingMetrics, variables
+from keras_rank.metrics import (
+    DCG,
+    NDCG,
+    FBetaAtK,
+    MeanReciprocalRank,
+    RankingMetrics,
+    variables,
+)
 from keras_rank.metrics.group import as_group
+from keras_rank.metrics.names import parts_of
+
+ASCII = st.characters(max_codepoint=127)
 
 SORTS = {"plain": CASES_HERE, "subtopics": OF_SUBTOPICS}
 each_sort = pytest.mark.parametrize("cases", SORTS.values(), ids=SORTS)
@@ -213,10 +224,142 @@ def test_other_strings(string, name, call):
     assert group.members[0]._as_call() == call
 
 
+# The name of the result in Keras's logs, and the call, of strings with arguments.
+WITH_ARGUMENTS = {
+    "rbp(persistence=0.9)@10": (
+        "rbp_persistence_0_9_at_10",
+        "RankBiasedPrecision(k=10, persistence=0.9)",
+    ),
+    "f_beta(beta=3)_at_5": ("f_beta_beta_3_at_5", "FBetaAtK(k=5, beta=3.0)"),
+    "f_beta(beta=+1e-1)": ("f_beta_beta_1e_1", "FBetaAtK(beta=0.1)"),
+    "f_beta(beta=.5)": ("f_beta_beta_5", "FBetaAtK(beta=0.5)"),
+    "ndcg( gain_fn = 'linear' , shuffle_ties=false)@10": (
+        "ndcg_gain_fn_linear_shuffle_ties_false_at_10",
+        "NDCG(k=10, gain_fn=linear, shuffle_ties=False)",
+    ),
+    'rbp(normalized=True, gain_fn="linear",max_grade=4)': (
+        "rbp_normalized_True_gain_fn_linear_max_grade_4",
+        "RankBiasedPrecision(normalized=True, gain_fn=linear, max_grade=4.0, "
+        "relevance_threshold=None)",
+    ),
+    "mrr(empty_value=none,seed=-7)@3": (
+        "mrr_empty_value_none_seed_7_at_3",
+        "MeanReciprocalRank(k=3, seed=-7, empty_value=None)",
+    ),
+    "recall_cap(relevance_threshold=2)@3": (
+        "recall_cap_relevance_threshold_2_at_3",
+        "RecallAtK(k=3, normalizer='clipped', relevance_threshold=2.0)",
+    ),
+    "coverage(items=7)@3": ("coverage_items_7_at_3", "Coverage(k=3, items=7)"),
+}
+
+
+@pytest.mark.parametrize("string", WITH_ARGUMENTS)
+def test_strings_with_arguments(string):
+    (member,) = RankingMetrics([string]).members
+    assert (member.name, member._as_call()) == WITH_ARGUMENTS[string]
+    assert member.name.isidentifier()
+    (member,) = as_group([string]).members
+    assert (member.name, member._as_call()) == (string, WITH_ARGUMENTS[string][1])
+
+
+OF_ARGUMENTS = {
+    "ndcg(k=3)": "`ndcg` takes a cutoff after @, and the arguments gain_fn, rank_disc",
+    "ndcg(k=3)@3": "empty_weight, sparse_labels, dtype. Received: 'ndcg(k=3)@3'",
+    "ndcg(name=x)": "empty_weight, sparse_labels, dtype. Received: 'ndcg(name=x)'",
+    "ndcg(gain=linear)": "Did you mean `gain_fn`? Received: 'ndcg(gain=linear)'",
+    "rbp(persistance=.8)@10": "Did you mean `persistence`? Received: 'rbp(persis",
+    "f1(beta=2)": "and the arguments denominator, shuffle_ties, ",
+    "recall_cap(normalizer=total)@5": "and the arguments shuffle_ties, seed, empty_v",
+    "f_beta(beta=1,beta=2)@5": "`beta` should be given once. Received: 'f_beta(beta",
+    "f_beta(beta=0)@5": "`beta` should be a number above 0 that is finite in float32",
+    "f_beta(beta='2')@5": "Received: beta='2'",
+    "rbp(persistence=true)": "Received: persistence=True",
+    "rbp(persistence=1_0)": "Received: persistence='1_0'",
+    "rbp(persistence=nan)": "Received: persistence='nan'",
+    "rbp(persistence=1e999)": "Received: persistence=inf",
+    f"mrr(seed={'9' * 5000})": "Received: seed=inf",
+    "ndcg(gain_fn=cubic)": "['exponential', 'linear']. Received: gain_fn='cubic'",
+    "ndcg(shuffle_ties=maybe)": "Received: shuffle_ties='maybe'",
+    "err_ia(subtopic_weights=3)@2": "Received: subtopic_weights=3",
+    "kendall_tau(seed=3)@5": "`k` should be None for a metric of whole lists. Received",
+    "ndcg(gain_fn=linear)@0": "`k` should be a positive integer. Received: k=0",
+    "coverage(items=5)": "`k` should be a positive integer. Received: k=None",
+    "ndgc(gain_fn=linear)@9": 'Did you mean "ndcg(gain_fn=linear)@9"?',
+    "f_beta(beta=2)_5": 'Did you mean "f_beta(beta=2)@5"?',
+    "novelty(popularity=x)@5": "It needs an array, which no string holds: pass the "
+    "metric, `keras_rank.metrics.Novelty(k=5, popularity=...)`",
+    "RBP(p=0.8)@10": ". `keras_rank.evaluation` has trec_eval's and ir_measures' own",
+    "mrr(seed=3),map": "Each should be a string of its own, or a word in the command",
+}
+# Strings that have no form, and may mean nothing.
+MALFORMED = [
+    *("ndcg()@10", "ndcg( )@10", "ndcg((gain_fn=linear))", "ndcg(gain_fn=(linear))"),
+    *("f_beta(2)@5", "f_beta(beta=)", "f_beta(=2)", "f_beta(beta)", "f_beta(beta==2)"),
+    *("f_beta(beta=2", "f_beta beta=2)", "f_beta(beta=2))", "f_beta(beta=2)(seed=3)"),
+    *("f_beta(beta=2,)", "f_beta(,beta=2)", "f_beta(beta=2,,seed=3)", "(beta=2)@5"),
+    *("f_beta(beta=2 3)", "f_beta(be ta=2)", "f_beta(beta=2;)", "f_beta(beta=2\n)"),
+    *("f_beta(beta=2)@5@6", "f_beta(beta=2)@", "f_beta(beta=2)@-1", "f_beta(beta=2)5"),
+    *("f_beta(beta=2)@1e3", "f_beta(beta=2)@1.5", "f_beta(beta=2) @5", "P(rel=2)@5.5"),
+    *("f_beta(beta=٢)@5", "f_beta(beta=2)@५", "f_beta(béta=2)", "f_beta(beta=²)"),
+    *("ndcg(gain_fn='linear)", "ndcg(gain_fn=\"linear')", "ndcg(gain_fn=linear')"),
+    *("ndcg(gain_fn='')", "ndcg(gain_fn='a b')", "err_ia(subtopic_weights=[1,2])@2"),
+    f"f_beta(beta=2)@{'9' * 5000}",
+]
+
+
+@pytest.mark.parametrize("string", [*OF_ARGUMENTS, *MALFORMED])
+def test_arguments_that_a_string_may_not_have(string):
+    with pytest.raises(ValueError, match=": ") as error:
+        RankingMetrics([string])
+    if string in MALFORMED:
+        assert str(error.value).endswith(f" Received: {string!r}")
+        assert 'as in "rbp(persistence=0.9)@10". The names are' in str(error.value)
+    assert OF_ARGUMENTS.get(string, "Received: ") in str(error.value)
+
+
+values = st.one_of(
+    st.integers(-(10**17), 10**17).map(lambda x: (str(x), x)),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda x: (repr(x), x)),
+    st.sampled_from([("true", True), ("False", False), ("none", None)]),
+    st.from_regex(r"[a-z][\w.+-]{0,5}", fullmatch=True, alphabet=ASCII)
+    .filter(lambda x: x not in ("true", "false", "none"))
+    .map(lambda x: (x, x)),
+    st.from_regex(r"[\w.+-]{1,5}", fullmatch=True, alphabet=ASCII).flatmap(
+        lambda x: st.sampled_from([(f"'{x}'", x), (f'"{x}"', x)])
+    ),
+)
+
+
+@given(
+    name=st.sampled_from(["ndcg", "map_at_r", "alpha-nDCG", "f1", "P"]),
+    arguments=st.dictionaries(st.sampled_from(["a", "b_1", "at_3"]), values),
+    end=st.sampled_from([("", None), ("@1", 1), ("_at_12", 12), ("_7", 7), (".3", 3)]),
+    space=st.sampled_from(["", " "]),
+)
+def test_the_parts_of_strings(name, arguments, end, space):
+    texts = [f"{space}{x}{space}={space}{y}{space}" for x, (y, _) in arguments.items()]
+    stem = f"{name}({','.join(texts)})" if texts else name
+    parts = parts_of(stem + end[0])
+    expected = {x: value for x, (_, value) in arguments.items()}
+    assert (parts.name, parts.stem, parts.k) == (name, stem, end[1])
+    assert parts.sign == end[0].rstrip("0123456789")
+    assert repr(parts.arguments) == repr(expected)
+
+
+def test_names_of_f_beta_tell_beta_apart():
+    group = RankingMetrics([FBetaAtK(5, beta=beta) for beta in (2, 0.5, 3, 1e-7)])
+    names = ["f_beta_at_5", "f_beta_0_5_at_5", "f_beta_3_at_5", "f_beta_1e_07_at_5"]
+    assert list(group.result()) == names
+    assert FBetaAtK(beta=0.5, name="mine").name == "mine"
+    assert metrics.F1AtK(k=5).name == "f1_at_5"
+
+
 def test_a_string_names_what_people_read():
     """And never what goes into the logs of Keras, where a name is an identifier."""
-    names = ["ndcg@2", "mrr_at_2", "map"]
-    assert list(RankingMetrics(names).result()) == ["ndcg_at_2", "mrr_at_2", "map"]
+    names = ["ndcg@2", "mrr_at_2", "map", "f_beta(beta=3)@2"]
+    logged = ["ndcg_at_2", "mrr_at_2", "map", "f_beta_beta_3_at_2"]
+    assert list(RankingMetrics(names).result()) == logged
     queries, items = np.eye(2), np.eye(2)
     found = catalogue.evaluate([0, 1], queries, items, names, verbose=0)
     assert list(found) == names
@@ -248,6 +391,10 @@ AS_DEFINED = 'Did you mean "ndcg@10", as defined here[?] `keras_rank.evaluation`
         (["ndcg_at_"], "a name and an optional cutoff.* Received: 'ndcg_at_'"),
         (["ndcg@1.5"], "a name and an optional cutoff.* Received: 'ndcg@1.5'"),
         (["ndcg@0"], "`k` should be a positive integer. Received: k=0"),
+        (
+            ["mrr(seed=3)", "mrr(seed=-3)"],
+            r"'mrr_seed_3', of MeanReciprocalRank\(seed=3\) and Mea.*\(seed=-3\)",
+        ),
         # Whose gains are linear elsewhere.
         *((name, AS_DEFINED) for name in ("ndcg_cut_10", "NDCG@10", "ndcg_cut.10")),
         ([3], "`metrics` should hold ranking metrics.* Received: 3"),
@@ -266,11 +413,14 @@ def test_bad_members(metrics, message):
 MEANT = {"hit@10": "hit_rate@10", "HR@10": "hit_rate@10", "hit_ratio_10": "hit_rate@10"}
 MEANT |= {"ap@10": "map@10", "nDCG_at_10": "ndcg@10", "ndgc@10": "ndcg@10"}
 MEANT |= {"ndcg10": "ndcg@10", "precison": "precision", "F1": "f1"}
-MEANT |= {"MeanReciprocalRank": "mrr"}
+MEANT |= {"MeanReciprocalRank": "mrr", "map@r": "map_at_r", "MAP@R": "map_at_r"}
+MEANT |= {"precision@r": "r_precision", "F2": "f_beta(beta=2)"}
+MEANT |= {"F2@5": "f_beta(beta=2)@5", "F0.5@10": "f_beta(beta=0.5)@10"}
+MEANT |= {"f2_score": "f_beta(beta=2)", "f3_at_5": "f_beta(beta=3)_at_5"}
 # Metrics of other tools, some of whose names contain one of these.
 OTHERS = ["map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "judged@10", "x", ""]
 OTHERS += ["infNDCG@10", "nERR@10", "gmap", "MAPR", "IPrec@0.1", "SDCG@5", "CG@5"]
-OTHERS += ["F2", "f2_score", "f_05", "set_F.2"]
+OTHERS += ["f_05", "set_F.2", "F.5", "P(rel=2)"]
 
 
 @pytest.mark.parametrize("string", [*MEANT, *OTHERS])

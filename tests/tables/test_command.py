@@ -412,6 +412,8 @@ WRONG = {
     "evaluate base.parquet --by markets": 'Did you mean --by "market"?',
     "evaluate qrels run -m ndcg --relevance-threshold 2": "ndcg has the gains of all",
     "evaluate qrels run -m P(rel=2)@5 --relevance-threshold 2": "their own level",
+    "evaluate qrels run -m ndcg(gain_fn=linear) --gains linear": "their own gains",
+    "evaluate qrels run -m nDCG(dcg=log2)@5 --gains linear": "their own gains",
     "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
     "evaluate qrels run --query qid": "--query should be left out with TREC files",
     "evaluate base.parquet --item item_id --duplicates max": "of ['error', 'count']",

@@ -19,6 +19,7 @@ from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.list_table import is_described
 from keras_rank.evaluation.lists.metric_names import RULES, members_of
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.metrics.names import parts_of
 from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
 from keras_rank.reading.roles import are_judgments
@@ -92,12 +93,10 @@ def rules_of(parsed: Namespace) -> str:
 def metrics_of(parsed: Namespace) -> RankingMetrics:
     """The metrics, with the options for all of them."""
     rules, level = rules_of(parsed), parsed.relevance_threshold
-    own = [name for name in parsed.metrics if "(rel=" in name]
-    if level is not None and own:
-        raise ValueError(
-            "--relevance-threshold should be left out with metrics that name their own "
-            f"level. Received: {', '.join(own)}"
-        )
+    if level is not None:
+        _require_none_of_its_own(parsed, "--relevance-threshold", "level")
+    if parsed.gains is not None:
+        _require_none_of_its_own(parsed, "--gains", "gains")
     members = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
     configs = [member.get_config() for member in members]
     with_gains = [config for config in configs if "gain_fn" in config]
@@ -121,6 +120,18 @@ def metrics_of(parsed: Namespace) -> RankingMetrics:
         config["relevance_threshold"] = level
     pairs = zip(members, configs, strict=True)
     return RankingMetrics([type(x).from_config(config) for x, config in pairs])
+
+
+def _require_none_of_its_own(parsed: Namespace, option: str, what: str) -> None:
+    """Raises for metrics whose strings have what an option is for."""
+    arguments = {"level": ("rel", "relevance_threshold"), "gains": ("dcg", "gain_fn")}
+    for name in parsed.metrics:
+        parts = parts_of(name)
+        if parts is not None and not parts.arguments.keys().isdisjoint(arguments[what]):
+            raise ValueError(
+                f"{option} should be left out with metrics that name their own {what}. "
+                f"Received: {name}"
+            )
 
 
 def evaluation_of(

@@ -4,18 +4,29 @@ The result of a string has that string as its name.
 """
 
 import json
-import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 
 from keras_rank import metrics as public
-from keras_rank.arguments import check_choice
+from keras_rank.arguments import (
+    check_choice,
+    check_fraction,
+    check_positive,
+    check_share,
+)
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
-from keras_rank.metrics.names import spelled_elsewhere
+from keras_rank.metrics.names import (
+    Member,
+    Parts,
+    check_arguments,
+    metric_of,
+    own_name_of,
+    parts_of,
+)
 
 # Whose definitions and tie order this package's own names have: those of trec_eval 10,
 # of its predecessors and pytrec_eval, or its own.
@@ -29,9 +40,43 @@ _LOWEST = {
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
+# As here and in ir_measures.
+_JUDGED = ("judged", "Judged")
 
-# As here and in ir_measures, and as pyserini prints it.
-_JUDGED = re.compile(r"[Jj]udged(?:(?:@|_|_at_)(\d+))?")
+# The defaults of trec_eval and ndeval, by our names.
+_LINEAR, _SLOTS, _MAXIMUM = (
+    {"gain_fn": "linear"},
+    {"denominator": "k"},
+    {"normalizer": "maximum"},
+)
+_OF_TREC_EVAL = {
+    "ndcg": _LINEAR,
+    "dcg": _LINEAR,
+    "precision": _SLOTS,
+    "f1": _SLOTS,
+    "f_beta": _SLOTS,
+    "precision_ia": _SLOTS,
+    "alpha_dcg": _MAXIMUM,
+    "err_ia": _MAXIMUM,
+}
+
+
+def _gain_of(argument: str, value: Any) -> str:
+    gains = {"log2": "linear", "exp-log2": "exponential"}
+    return gains[check_choice(argument, value, [*gains])]
+
+
+# What the arguments of ir_measures stand for: ours, and which values there are.
+_Takes: TypeAlias = dict[str, tuple[str, Callable[[str, Any], Any]]]
+_REL: _Takes = {"rel": ("relevance_threshold", check_positive)}
+_ALPHA: _Takes = {**_REL, "alpha": ("alpha", check_share)}
+_OF_IR_MEASURES: dict[str, _Takes] = {
+    "ndcg": {"dcg": ("gain_fn", _gain_of)},
+    "err": {},
+    "rbp": {**_REL, "p": ("persistence", check_fraction)},
+    "alpha_ndcg": _ALPHA,
+    "alpha_dcg": _ALPHA,
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -75,7 +120,7 @@ def members_of(
     check_choice("rules", rules, RULES)
     if not isinstance(metrics, RankingMetrics):
         metrics = [
-            metric_of(x, rules) if isinstance(x, str) else x for x in listed(metrics)
+            by_rules(x, rules) if isinstance(x, str) else x for x in listed(metrics)
         ]
     group = as_group(metrics)
     of_lists, of_exposure = by_kind(group.members)
@@ -93,27 +138,38 @@ def members_of(
     return [x._with_seed(0) if x._seed_is_default else x for x in of_lists]
 
 
-def metric_of(string: str, rules: str) -> RankingMetric:
+def by_rules(string: str, rules: str) -> Member:
     """Returns the metric of a string, with the string as its name."""
-    judged = _JUDGED.fullmatch(string)
-    if judged:
-        k = None if judged[1] is None else int(judged[1])
-        return Judged(k, denominator="retrieved", name=string, seed=0)
-    spelled = spelled_elsewhere(string)
-    (metric,) = as_group([string if spelled is None else spelled.own]).members
-    config = {**metric.get_config(), "name": string, "seed": 0}
-    if spelled is not None or rules != "keras":
-        if config.get("gain_fn") is not None:
-            config["gain_fn"] = "linear"
-        if "denominator" in config:
-            config["denominator"] = "retrieved" if metric.k is None else "k"
-        if metric.takes_subtopics and "normalizer" in config:
-            config["normalizer"] = "maximum"
-    level = None if spelled is None else spelled.relevance
-    if level is not None and "relevance_threshold" in config:
-        config["relevance_threshold"] = float(level)
-    named: RankingMetric = type(metric).from_config(config)
-    return named
+    parts = parts_of(string)
+    if parts is not None and parts.name in _JUDGED:
+        check_arguments(string, parts, ())
+        return Judged(parts.k, denominator="retrieved", name=string)
+    own = None if parts is None else own_name_of(parts)
+    if parts is not None and own is not None:
+        parts = _in_own_terms(string, parts, own)
+    if parts is not None and (own is not None or rules != "keras"):
+        defaults = _OF_TREC_EVAL.get(parts.name, {})
+        if "denominator" in defaults and parts.k is None:
+            defaults = {"denominator": "retrieved"}
+        parts = parts._replace(arguments=defaults | parts.arguments)
+    return metric_of(string, parts, string)
+
+
+def _in_own_terms(string: str, parts: Parts, own: str) -> Parts:
+    """The parts of a string as spelled in trec_eval or ir_measures, in our terms."""
+    takes = _OF_IR_MEASURES.get(own, _REL)
+    check_arguments(string, parts, takes)
+    if own == "rbp" and "rel" not in parts.arguments:
+        raise ValueError(
+            "`RBP` should be given the lowest relevant label, as in "
+            '"RBP(rel=1,p=0.8)@10": without, ir_measures has the labels for gains, and '
+            f"values above 1. Received: {string!r}"
+        )
+    arguments = {}
+    for name, value in parts.arguments.items():
+        own_argument, check = takes[name]
+        arguments[own_argument] = check(name, value)
+    return parts._replace(name=own, arguments=arguments, sign="@")
 
 
 def truncates(rules: str | None) -> bool:
@@ -152,8 +208,10 @@ def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured 
         return found
     try:
         # Other options of a run follow, as in `trec_eval, ties=metric`.
-        of_name = metric_of(name, (rules or "keras").partition(",")[0])
+        of_name = by_rules(name, (rules or "keras").partition(",")[0])
     except ValueError:
+        return None
+    if not isinstance(of_name, RankingMetric):
         return None
     definition = measured_of(of_name).definition
     return next((each for each in metrics if each.definition == definition), None)
