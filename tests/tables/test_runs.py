@@ -509,7 +509,7 @@ def test_columns_of_lists_with_numbers():
 def test_ids_in_the_order_of_the_queries(dtype):
     """As of `catalogue.top_k`, which fills lists up with -1."""
     retrieved = np.array([[9, 1, 2], [1, -1, -1], [-1, -1, -1]])
-    relevant = [[1, 4], [1], (3,)]
+    relevant = [[1, 4], [1], [3]]
     if dtype == "uint8":
         retrieved[retrieved < 0] = [255, 254, 255, 254, 253]
     assert found_in(relevant, retrieved.astype(dtype)) == pytest.approx(MEANS)
@@ -554,10 +554,12 @@ WRONG = [
     ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
     ([[1]], [1], "`run` .* Received: 1, for the query 0"),
     ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
-    ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .1, None., for"),
+    ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .* and ..1, None.."),
+    ([[1]], np.ma.masked_array([[1, 2]], [[1, 1]]), "Received: .None, None., for"),
     ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
-    ([[1, 1]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict$"),
-    ([[1]], [["1", 1]], "`run` should have ids of one type"),
+    ([[1, 1, 2]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict$"),
+    ([[1]], [["1", 1]], "ids of each query, of one type"),
+    ([[1], [2]], [["1"], [1]], "`run` should have ids of one type"),
     (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
     (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
     (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
