@@ -13,10 +13,7 @@ import pyarrow as pa
 from keras_rank.reading import files, query_dicts, sources
 from keras_rank.reading.query_dicts import is_id, listed, on_host
 from keras_rank.reading.rows import Columns
-
-# How many fields tuples may have: a query, an item, a number, and for judgments an
-# iteration.
-_WIDTHS = {"qrels": (2, 3, 4), "run": (2, 3)}
+from keras_rank.reading.text import NO_ITERATION, NUMBERS
 
 
 def as_tables(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any, bool]:
@@ -74,9 +71,9 @@ def _are_in_order(values: Any) -> bool:
 
 
 def _table_of(name: str, source: Any, values: Any, columns: Columns) -> Any:
-    """The table of rows. Its columns have the names of fields, or of places."""
-    fields = [f"column{i}" for i in range(3)]
-    rows = [_fields_of(name, row) for row in values]
+    """The table of rows. Without names, fields have those that are looked for."""
+    fields = [columns.query, columns.item or "", getattr(columns, NUMBERS[name])]
+    rows = [_fields_of(name, row, fields, columns.subtopic) for row in values]
     for number, row in enumerate(rows):
         if not row or row.keys() != rows[0].keys():
             received = f"{reprlib.repr(values[number])} as number {number}"
@@ -85,20 +82,26 @@ def _table_of(name: str, source: Any, values: Any, columns: Columns) -> Any:
             )
     found = {x: [row[x] for row in rows] for x in (rows[0] if rows else fields)}
     if list(found) == fields[:2]:
+        # Items in order are a list for each query.
         items: dict[Any, list[Any]] = {}
         for query, item in zip(*found.values(), strict=True):
             items.setdefault(query, []).append(item)
-        found = {columns.query: list(items), columns.item or "": list(items.values())}
+        found = dict(zip(fields, (list(items), list(items.values())), strict=False))
     return query_dicts.table_of(name, found)
 
 
-def _fields_of(name: str, row: Any) -> Mapping[str, Any]:
-    """The fields of a row by their names or places, none of what is no row."""
+def _fields_of(
+    name: str, row: Any, fields: list[str], subtopic: str | None
+) -> Mapping[str, Any]:
+    """The fields of a row by their names, none of what is no row."""
     if hasattr(row, "_asdict"):
         return dict(row._asdict())
-    if type(row) is tuple and len(row) in _WIDTHS[name] and all(map(is_id, row[:2])):
-        return {f"column{i}": x for i, x in enumerate(row)}
-    return row if isinstance(row, Mapping) else {}
+    if type(row) is not tuple or not all(map(is_id, row[:2])):
+        return row if isinstance(row, Mapping) else {}
+    if name == "qrels" and len(row) == 4 and (subtopic or str(row[1]) in NO_ITERATION):
+        fields = [fields[0], subtopic or "iteration", *fields[1:]]
+    is_row = len(row) in (2, len(fields))
+    return dict(zip(fields, row, strict=False)) if is_row else {}
 
 
 def _by_place(judged: Any, found: Any, columns: Columns) -> tuple[Any, Any]:

@@ -154,8 +154,8 @@ def _create(
         once = "item, subtopic" if "subtopic" in ids else "item"
         for twice in _repeated(items, once) if duplicates == "error" else ():
             raise sources.received_twice(name, source, {} if are_lists else ids, twice)
-        is_bare = not parts[0].has_names and len(parts[0].columns) == 3
-        if name == "run" and is_bare and found[number] != columns.score:
+        is_bare = name == "run" and len(parts[0].fields) == 3
+        if is_bare and found[number] != columns.score:
             # Nothing says that they are scores.
             _require_scores(table, source)
     if duplicates != "error":
