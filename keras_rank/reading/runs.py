@@ -276,11 +276,11 @@ def _repeated(table: Relation, names: str) -> list[tuple[Any, ...]]:
 def _require_scores(table: Relation, source: Any) -> None:
     """Raises if numbers without a column name are ranks, from 0 or from 1 on."""
     of_queries = table.aggregate(
-        "query, count(*) AS n, min(score) IN (0, 1) AND max(score) - min(score) + 1 = "
-        "count(*) AND count(DISTINCT score) = count(*) AND bool_and(score = "
-        "trunc(score)) AS are_ranks"
+        "query, count(*) AS n, list(score ORDER BY score) AS x"
     )
-    are_ranks = of_queries.aggregate("bool_and(are_ranks) AND max(n) > 1")
+    are_ranks = of_queries.aggregate(
+        "bool_and(x IN (range(n), range(1, n + 1))) AND max(n) > 1"
+    )
     if are_ranks.fetchall() == [(True,)]:
         raise ValueError(
             "`run` should have scores, where higher is better. Received: the numbers "
