@@ -28,7 +28,7 @@ def as_tables(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any, bool]:
         return *_by_place(given["qrels"], given["run"], columns), True
     for name, values in given.items():
         if values is not None:
-            sides[name] = _table_of(name, sides[name], values, columns)
+            sides[name] = _table_of(name, values, columns)
     return sides["qrels"], sides["run"], False
 
 
@@ -41,14 +41,13 @@ def _values(name: str, source: Any) -> Any:
         return None
     array = on_host(source)
     if hasattr(array, "__array__"):
-        is_masked = isinstance(array, np.ma.MaskedArray)
-        array = array if is_masked else np.asarray(array)
+        # Ids under a mask become `None`, which is refused.
+        array = array if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
         if array.dtype.names:
             received = "a structured array, of which `pandas.DataFrame` makes a table"
             raise sources.not_understood(name, received)
-        if array.ndim == 2 and array.dtype.kind in "iu" and not is_masked:
+        if type(array) is np.ndarray and array.ndim == 2 and array.dtype.kind in "iu":
             return array
-        # Ids under a mask become `None`, which is refused.
         return array.tolist() if array.ndim else None
     if not isinstance(source, Iterable) or isinstance(source, Mapping | Set):
         return None
@@ -70,16 +69,14 @@ def _are_in_order(values: Any) -> bool:
     return isinstance(values, np.ndarray)
 
 
-def _table_of(name: str, source: Any, values: Any, columns: Columns) -> Any:
+def _table_of(name: str, values: Any, columns: Columns) -> Any:
     """The table of rows. Without names, fields have those that are looked for."""
     fields = [columns.query, columns.item or "", getattr(columns, NUMBERS[name])]
     rows = [_fields_of(name, row, fields, columns.subtopic) for row in values]
     for number, row in enumerate(rows):
         if not row or row.keys() != rows[0].keys():
             received = f"{reprlib.repr(values[number])} as number {number}"
-            raise sources.not_understood(
-                name, f"a {type(source).__name__}, with {received}"
-            )
+            raise sources.not_understood(name, received)
     found = {x: [row[x] for row in rows] for x in (rows[0] if rows else fields)}
     if list(found) == fields[:2]:
         # Items in order are a list for each query.
@@ -127,8 +124,7 @@ def _by_place(judged: Any, found: Any, columns: Columns) -> tuple[Any, Any]:
 def _are_pairs(ids: Any) -> bool:
     if isinstance(ids, np.ndarray):
         return bool(ids.shape[1] == 2)
-    rows = map(listed, ids)
-    return bool(ids) and all(isinstance(x, list) and len(x) == 2 for x in rows)
+    return {isinstance(x, list) and len(x) for x in map(listed, ids)} == {2}
 
 
 def _may_be_rows(ids: Any) -> bool:

@@ -188,6 +188,7 @@ WRONG_RUNS = [
     (["q0,d9", "1,a,1", "2,a,1"], RUN, "QRELS with the columns ['q0', 'd9']"),
     # The first row may be a header, or its fields be those of others.
     (["q\ta", "1\ta"], RUN, "QRELS with the columns ['q', 'a']"),
+    (["1\t7", "2\t8"], RUN, "QRELS with the columns ['1', '7']: without names, they"),
     (["query_id doc_id", "1 a"], RUN, "Received: line 1 of"),
     (["1 a", "2 0 a 1"], RUN, "lines of the fields query item. Received: line 2"),
     # As in the runs of MS MARCO: a query, an item and a rank.

@@ -555,7 +555,7 @@ WRONG = [
     ({"2": None}, ONE, "Leave a query without .* None, for the query '2'"),
     ({"docid": ["a"], "q": ["1"], "n": [1]}, ONE, "`query` should name a column"),
     ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
-    ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
+    ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* .1. as number 0"),
     ([[1]], [1], "`run` .* Received: 1, for the query 0"),
     ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
     ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .* and ..1, None.."),

@@ -163,16 +163,16 @@ def test_integers_of_rows():
 
 BAD_ROWS = [
     ([("q", "d", 1, 2, 3)], "('q', 'd', 1, 2, 3) as number 0"),
-    ([("q", "d", 1), None], "with None as number 1"),
+    ([("q", "d", 1), None], "Received: None as number 1"),
     ([("q", "d", 1), ("q", "e")], "('q', 'e') as number 1"),
     ([("q", "d", 1), ("q", None, 1)], "('q', None, 1) as number 1"),
     ([(None, "d", 1)], "(None, 'd', 1) as number 0"),
     ([(True, 7, 1)], "(True, 7, 1) as number 0"),
-    ([1, 2], "a list, with 1 as number 0"),
-    (np.array([[1.0, 2.0, 3.0]]), "a ndarray, with [1.0, 2.0, 3.0] as number 0"),
+    ([1, 2], "Received: 1 as number 0"),
+    (np.array([[1.0, 2.0, 3.0]]), "Received: [1.0, 2.0, 3.0] as number 0"),
     ({("q", "d", 1)}, "Received: a set"),
     ([[1, 2, 3], [4, 5, 6]], "[1, 2, 3] as number 0"),
-    ({"a": ["x"]}.values(), "a dict_values, with ['x'] as number 0"),
+    ({"a": ["x"]}.values(), "Received: ['x'] as number 0"),
     (np.array([("q", "d")], [("a", "U1"), ("b", "U1")]), "a structured array, of"),
     (np.array(7), "Received: a ndarray"),
     ([("q", ["d"])], "('q', ['d']) as number 0"),
@@ -201,8 +201,8 @@ WRONG_ROWS = [
     ({"a": ["x"]}, pd.DataFrame(), "`query` should name a column"),
     ([], {"a": []}, "`qrels` should have rows"),
     ({1.5: ["a"]}, {1: ["a"]}, "DOUBLE in `qrels`, and BIGINT in `run`"),
-    ([(1, 2, 3, 4)], RUN, "with (1, 2, 3, 4) as number 0"),
-    ([(*x, "0") for x in QRELS], RUN, "with ('Q0', 'D0', 0, '0') as number 0"),
+    ([(1, 2, 3, 4)], RUN, "Received: (1, 2, 3, 4) as number 0"),
+    ([(*x, "0") for x in QRELS], RUN, "Received: ('Q0', 'D0', 0, '0') as number 0"),
     ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
     ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
     ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
@@ -259,7 +259,6 @@ FILES = {
     "q.tsv": "query_id\tdoc_id\nq\t7\nq\t9\nr\t3\n",
     "q.csv": "QUERY,DOC_ID\nq,7\nq,9\nr,3\n",
     "lines": "q 7\nq 9\n\nr 3\n",
-    "tabs": "q\t7\nq\t9\nr\t3\n",
     "q.jsonl": '{"qid": "q", "docno": "7"}\n{"qid": "q", "docno": "9"}\n'
     '{"qid": "r", "docno": "3"}\n',
 }
@@ -531,7 +530,7 @@ def test_pairs_as_targets():
     for qrels in (JUDGED, iter(JUDGED)):
         found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
         assert found["ids"].tolist() == [[1, 2], [0, -1]]
-    with raises("with [1, 7] as number 0"):
+    with raises("Received: [1, 7] as number 0"):
         targets_from_qrels(map(list, JUDGED), [1, 2], [3, 7, 9])
     with raises("without any, as if it was read before"):
         targets_from_qrels(iter([]), [1], [2])
