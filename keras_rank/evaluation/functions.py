@@ -194,14 +194,13 @@ def evaluate_run(
             label`, a dict `{query: {subtopic: {item: label}}}`, or a table that also
             has the column `subtopic`. Without columns of the default names, those of
             BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are recognized,
-            such as `query-id`, `corpus-id` and `score`. Columns without names are those
-            of TREC, or query, item, label and iteration, if that is clear; otherwise
-            name them `"column0"`, `"column1"` and so on. A table may also have a row
-            for each query, with a list of items and a list of labels, or only the
+            such as `query-id`, `corpus-id` and `score`. Columns without names are named
+            by their places: `"column0"`, `"column1"` and so on. A table may also have a
+            row for each query, with a list of items and a list of labels, or only the
             former. Capitals in names make no difference; two columns that may be meant
             are an error. Or rows: an iterable of tuples `(query, item, label)` or
-            `(query, iteration, item, label)`, or of dicts or named tuples with known
-            names, such as those of ir_measures and ir_datasets. If there are only
+            `(query, 0, item, label)`, as in TREC, or of dicts or named tuples with
+            known names, such as those of ir_measures and ir_datasets. If there are only
             queries and items, as in pairs `(query, item)`, all have the label 1.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict

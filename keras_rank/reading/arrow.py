@@ -30,10 +30,6 @@ class ArrowPart(Part):
         file: str = "",
     ) -> None:
         super().__init__(name, source.schema.names, file)
-        places = [f"column{i}" for i in range(len(self.columns))]
-        self.has_names = self.columns != places or len(places) < 3
-        if not self.has_names and isinstance(source, pa.Table):
-            self.first = ", ".join(str(x[0]) for x in source.columns if len(x))
         self._connection, self._source = connection, source
         self._schema = pa.schema(map(_without_half, source.schema))
 

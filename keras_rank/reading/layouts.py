@@ -61,9 +61,7 @@ def _layout_of_text(text: str) -> str:
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
         have_spaces = [len(row) != len(" ".join(row).split()) for row in rows]
-        is_even = len(set(map(len, rows))) == 1
-        is_table = have_spaces[0] or (is_even and any(have_spaces))
-        is_line = not (is_table and any(map(is_number, rows[0][2:][-2:])))
+        is_line = len(set(map(len, rows))) > 1 or not any(have_spaces)
     elif is_line and delimiter and fields[1] not in ("0", "Q0"):
         # In an id or a tag, it stands beside what spaces separate.
         have_spaces = [len(x.split()) > 1 for x in rows[0]]

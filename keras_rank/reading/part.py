@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from keras_rank.reading.engine import Relation, in_sql, query
 from keras_rank.reading.files import folders_of
+from keras_rank.reading.layouts import is_number
 from keras_rank.spelling import compact
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
@@ -22,9 +23,6 @@ _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 _NOTHING = '"NULL"'
 # Types whose text is unique, so that they can be compared with text.
 _AS_TEXT = {*INTEGERS, "DATE", "UUID", "VARCHAR"}
-# How finite numbers, and all numbers, are written as text.
-FINITE = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
-WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
 # The arguments that name ids.
 IDS = ("query", "item")
 # Names of columns whose numbers ascend from the best item on, in lower case.
@@ -80,10 +78,8 @@ class Part(abc.ABC):
 
     # What `scan` returns beside the columns.
     others = ""
-    # Whether the columns have names of their own.
-    has_names = True
-    # The first lines of a text.
-    first = ""
+    # What the columns hold, if they are without names.
+    fields: Sequence[str] = ()
 
     def __init__(self, name: str, columns: Iterable[str], file: Any = "") -> None:
         self.name, self.columns = name, list(columns)
@@ -133,7 +129,7 @@ class Part(abc.ABC):
         found = self.read([sought]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
             # The error shows a text that is not a number, if there is one.
-            found = found.order(f"regexp_full_match(\"0\", '{WRITTEN}')")
+            found = found.order('TRY_CAST("0" AS DOUBLE) IS NOT NULL')
         # The type of a column without values is arbitrary.
         for (value,) in found.limit(1).fetchall():
             reason = f"which is of the type {type_}, such as {value!r}"
@@ -202,6 +198,8 @@ def no_column(sought: ColumnRef, where: str, columns: Sequence[str]) -> ValueErr
     words = [compact(name), *_WORDS.get(argument, "").split()]
     meant = [of_word[word] for word in words if word in of_word]
     question = ""
+    if any(map(is_number, columns)):
+        question = ': without names, they are "column0", "column1" and so on'
     for each in (meant or difflib.get_close_matches(name, columns))[:1]:
         question = f'. Did you mean {argument}="{each}"?'
     return sought.refused(

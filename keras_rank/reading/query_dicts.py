@@ -50,6 +50,13 @@ def on_host(x: Any) -> Any:
     return ops.convert_to_numpy(x) if is_tensor else x
 
 
+def listed(x: Any) -> Any:
+    """A tensor, an array or a series as a list, and others unchanged."""
+    x = on_host(x)
+    convert = getattr(x, "tolist", None) or getattr(x, "to_list", None)
+    return convert() if convert else x
+
+
 def plain(x: Any) -> Any:
     """A real number of any library as one of Python, and others unchanged."""
     is_number = isinstance(x, numbers.Real | decimal.Decimal)
@@ -178,9 +185,7 @@ def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[An
     """
     if isinstance(items, Mapping):
         return list(items)
-    ids = on_host(items)
-    convert = getattr(ids, "tolist", None) or getattr(ids, "to_list", None)
-    ids = convert() if convert else ids
+    ids = listed(items)
     labels = getattr(getattr(items, "index", None), "dtype", None)
     if labels is not None and labels.kind not in "iu":
         # A series with its items in the index.

@@ -154,8 +154,8 @@ def _create(
         once = "item, subtopic" if "subtopic" in ids else "item"
         for twice in _repeated(items, once) if duplicates == "error" else ():
             raise sources.received_twice(name, source, {} if are_lists else ids, twice)
-        is_bare = not parts[0].has_names and len(parts[0].columns) == 3
-        if name == "run" and is_bare and found[number] != columns.score:
+        is_bare = name == "run" and len(parts[0].fields) == 3
+        if is_bare and found[number] != columns.score:
             # Nothing says that they are scores.
             _require_scores(table, source)
     if duplicates != "error":
@@ -276,11 +276,11 @@ def _repeated(table: Relation, names: str) -> list[tuple[Any, ...]]:
 def _require_scores(table: Relation, source: Any) -> None:
     """Raises if numbers without a column name are ranks, from 0 or from 1 on."""
     of_queries = table.aggregate(
-        "query, count(*) AS n, min(score) IN (0, 1) AND max(score) - min(score) + 1 = "
-        "count(*) AND count(DISTINCT score) = count(*) AND bool_and(score = "
-        "trunc(score)) AS are_ranks"
+        "query, count(*) AS n, list(score ORDER BY score) AS x"
     )
-    are_ranks = of_queries.aggregate("bool_and(are_ranks) AND max(n) > 1")
+    are_ranks = of_queries.aggregate(
+        "bool_and(x IN (range(n), range(1, n + 1))) AND max(n) > 1"
+    )
     if are_ranks.fetchall() == [(True,)]:
         raise ValueError(
             "`run` should have scores, where higher is better. Received: the numbers "

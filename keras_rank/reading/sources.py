@@ -76,7 +76,7 @@ def parts_of(
     filled = [file for file, layout in layouts.items() if layout != "nothing"]
     if not filled and argument == "run":
         # Nothing was found.
-        nothing = pa.table({f"column{i}": pa.nulls(0) for i in range(3)})
+        nothing = pa.table({name: pa.nulls(0) for name in names})
         return [ArrowPart(connection, files.named(source), nothing)]
     if not filled:
         raise files.no_rows(argument, source)

@@ -30,6 +30,8 @@ _FIELDS = {
 # The kind of the numbers of judgments and runs.
 NUMBERS = {"qrels": "label", "run": "score"}
 _TRIMMED = r"trim(line, E' \t\f\r')"
+# What stands in the place of the iteration, where there is none.
+NO_ITERATION = ("0", "Q0")
 # The name of a column without a name.
 PLACE = re.compile(r"column\d+")
 
@@ -174,14 +176,10 @@ class CsvPart(TextPart):
         delimiter, (first, *_) = layouts.delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
         columns = [name.strip() for name in first]
-        is_placed = any(map(PLACE.fullmatch, sought))
-        is_known = not set(sought).isdisjoint(
-            (*columns, *map(layouts.plain_name, columns))
-        )
-        if is_known or not (is_placed or any(map(_is_value, columns))):
-            return columns
-        self.has_names = False
-        return [f"column{i}" for i in range(len(columns))]
+        names = {*columns, *map(layouts.plain_name, columns)}
+        is_placed = any(map(PLACE.fullmatch, sought)) and names.isdisjoint(sought)
+        self._first_row = 1 if is_placed else 2
+        return [f"column{i}" for i in range(len(columns))] if is_placed else columns
 
     def scan(self, places: Sequence[int]) -> Relation:
         # One is read in any case, as all others may be those of folders.
@@ -193,26 +191,21 @@ class CsvPart(TextPart):
             newlines_in_values=True,
             invalid_row_handler=lambda x: "error" if x.text.strip() else "skip",
         )
-        return rows.filter(f"row > {int(self.has_names)}")
+        return rows.filter(f"row >= {self._first_row}")
 
     def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         with files.opened(self.file) as stream:
             blocks = iter(lambda: stream.read(_BLOCK), b"")
             if any(b'"' in block for block in blocks):
-                self._require_closed_quotes(sought.values())
+                self._require_closed_quotes()
         return super().select(sought, types)
 
-    def _require_closed_quotes(self, sought: Iterable[ColumnRef]) -> None:
-        """Raises for quotes that hide rows, where Arrow reads on."""
-        places = [self.place(x) for x in sought if x.argument in ("label", "score")]
+    def _require_closed_quotes(self) -> None:
+        """Raises for quotes that don't enclose fields, after which Arrow reads on."""
         last = 0
         with self._rows(strict=True) as rows:
             try:
-                for row in rows:
-                    if rows.line_num > last + 1:
-                        lines = self._delimiter.join(row).splitlines()
-                        if sum(self._is_row(line, places) for line in lines) > 1:
-                            raise csv.Error("a quoted text that has rows in it")
+                for _ in rows:
                     last = rows.line_num
             except csv.Error as error:
                 raise ValueError(
@@ -220,14 +213,6 @@ class CsvPart(TextPart):
                     f"fields. Received: the row that starts in line {last + 1} of "
                     f"{self.name}, and the error: {error}"
                 ) from error
-
-    def _is_row(self, line: str, places: Sequence[int]) -> bool:
-        """Whether a line is a row by itself, with numbers at places."""
-        fields = line.split(self._delimiter)
-        numbers = [fields[x] for x in places if x < len(fields)]
-        return len(fields) == self._width and all(
-            _is_value(text) or not text.strip() for text in numbers
-        )
 
     def line_of(self, row: int) -> int:
         with self._rows() as rows:
@@ -247,24 +232,36 @@ class CsvPart(TextPart):
 class LinesPart(TextPart):
     """Lines of fields between spaces, as in TREC. A comment starts with `#`."""
 
-    is_exact, has_names = False, False
+    is_exact = False
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
         (line, *_) = [*layouts.lines_of(self.first), ""]
         width, number = len(line.split()), NUMBERS[self.argument]
-        self._fields = _FIELDS[self.argument]
+        self.fields = _FIELDS[self.argument]
         are_names = not set(sought).isdisjoint(map(layouts.plain_name, line.split()))
         if width == 3:
-            self._fields = ("query", "item", number)
+            self.fields = ("query", "item", number)
         elif width == 2 and number == "label" and not are_names:
-            self._fields = ("query", "item")
+            self.fields = ("query", "item")
         elif width == 4 and number == "score" and "\t" in line:
-            # Such as those of ColBERT, but nothing says so.
-            self._fields = ("query", "item", "rank", number)
-        return [f"column{i}" for i in range(len(self._fields))]
+            # Such as query, item, rank and score of ColBERT, but nothing says so.
+            self.fields = ("",) * width
+        return [f"column{i}" for i in range(len(self.fields))]
+
+    def are_clear(self, have_subtopics: bool) -> bool:
+        """Whether it is clear what the fields are, of which tabs may separate others.
+
+        Judgments that are not of TREC may have an item in the place of the iteration.
+        """
+        lines = "".join(layouts.lines_of(self.first))
+        may_be_others = "iteration" in self.fields and "\t" in lines
+        if have_subtopics or not may_be_others:
+            return "query" in self.fields
+        others = f'"0" NOT IN {NO_ITERATION}'
+        return not self.read([1]).filter(others).limit(1).fetchall()
 
     def scan(self, places: Sequence[int]) -> Relation:
-        width = len(self._fields)
+        width = len(self.fields)
         # The tag may be missing, or contain spaces.
         is_whole = "len(fields) > 4" if width == 6 else f"len(fields) = {width}"
         texts = ", ".join(
@@ -285,13 +282,8 @@ class LinesPart(TextPart):
         other = {5: "a run", 6: "a run", 4: "qrels"}.get(width)
         is_swapped = other and not other.endswith(argument)
         return ValueError(
-            f"`{argument}` should have lines of the fields {' '.join(self._fields)}"
-            + f", with a number as {NUMBERS[argument]}" * (len(self._fields) > 2)
+            f"`{argument}` should have lines of the fields {' '.join(self.fields)}"
+            + f", with a number as {NUMBERS[argument]}" * (len(self.fields) > 2)
             + f". Received: {self.place_of(row)}, "
             f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
         )
-
-
-def _is_value(text: str) -> bool:
-    """Whether a text is a number or a boolean."""
-    return layouts.is_number(text) or text.strip().lower() in ("true", "false")

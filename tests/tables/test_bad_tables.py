@@ -37,7 +37,7 @@ FRAME = pd.DataFrame(ROWS)
 WRONG_ROWS = [
     ({}, {"query": "qid"}, MISSING),
     ({"score": ["0.3", "NA", "1"]}, {}, NUMBERS.format("VARCHAR", "'NA'")),
-    ({"score": ["-.1e5", "1", "1_0"]}, {}, NUMBERS.format("VARCHAR", "'1_0'")),
+    ({"score": ["-.1e5", "1", "x"]}, {}, NUMBERS.format("VARCHAR", "'x'")),
     ({"score": [[0.1]] * 3}, {}, NUMBERS.format("DOUBLE[]", "[0.1]")),
     ({"item": [{"id": 1}] * 3}, {"item": "item"}, TYPES.format("item", "STRUCT(")),
     ({"keep": [["a"]] * 3}, {"keep": "keep"}, TYPES.format("keep", "VARCHAR[]")),
@@ -149,7 +149,7 @@ def test_a_shard_without_a_header(tmp_path):
     """Its first row would be taken for one."""
     write(pa.table(ROWS), tmp_path / "0.csv")
     (tmp_path / "1.csv").write_text("3,7,0.4\n")
-    with raises("1.csv with the columns ['column0', 'column1', 'column2']"):
+    with raises("1.csv with the columns ['3', '7', '0.4']: without names"):
         evaluate(f"{tmp_path}/*.csv", ["mrr"])
 
 
@@ -188,10 +188,13 @@ WRONG_RUNS = [
     (["q0,d9", "1,a,1", "2,a,1"], RUN, "QRELS with the columns ['q0', 'd9']"),
     # The first row may be a header, or its fields be those of others.
     (["q\ta", "1\ta"], RUN, "QRELS with the columns ['q', 'a']"),
+    (["1\t7", "2\t8"], RUN, "QRELS with the columns ['1', '7']: without names, they"),
     (["query_id doc_id", "1 a"], RUN, "Received: line 1 of"),
     (["1 a", "2 0 a 1"], RUN, "lines of the fields query item. Received: line 2"),
     # As in the runs of MS MARCO: a query, an item and a rank.
-    (QRELS, ["1,a,1", "1,b,2", "2,x,1"], "as if they were ranks"),
+    (QRELS, ["1\ta\t1", "1\tb\t2", "2\tx\t1"], "as if they were ranks"),
+    (QRELS, ["1,a,1", "1,b,2"], "RUN with the columns ['1', 'a', '1']: without names"),
+    (QRELS, ["what is\ta\t1"], "RUN with the columns ['what is', 'a', '1']: without"),
     (QRELS, ["1\ta\t0", "1\tb\t1", "2\tx\t0"], "as if they were ranks"),
     (QRELS, ['{"1": ["a"], "2": null}'], "counts as 0. Received: None, for the query"),
     (QRELS, ['{"1": {"a": 1}, "1": {"b": 2}}'], "each key once. Received twice: '1'"),

@@ -347,7 +347,6 @@ FORMS = {
     "trec": (lines(QRELS, "{} 0 {} {}\n"), lines(RUN, "{} Q0 {} 0 {} t\n")),
     "tabs": (lines(QRELS, "{}\t0\t{}\t{}\n"), lines(RUN, "{}\tQ0\t{}\t0\t{}\n")),
     "three fields": (lines(QRELS, "{} {} {}\n"), lines(RUN, "{}\t{}\t{}\n")),
-    "three columns": tuple(lines(nested, "{},{},{}\n") for nested in (QRELS, RUN)),
     "beir": (csv_of(QRELS, BEIR, sep="\t"), json.dumps(RUN)),
     "nested": (json.dumps(QRELS), json.dumps(RUN, indent=2)),
     "json lines": (json_of(QRELS, "qid docno label"), json_of(RUN, "qid docno score")),
@@ -378,21 +377,16 @@ def test_forms_of_files(tmp_path, capsys, form):
         assert float(printed[1]) == pytest.approx(found["ndcg@10"])
 
 
-# Rows without names, and what they are: an iteration is a number or `Q0`, and `0` or
-# `Q0` if that alone tells.
+# Lines between tabs, of which the iteration is `0` or `Q0`, if it tells.
 NAMELESS = dict.fromkeys(
-    [
-        *("1,0,7,1 1,0,8,0", "q,Q0,7,1 q,Q0,8,0", "q,4.5,7b,1 q,1,8b,0"),
-        *("1,7,1,0 1,8,0,0", "q,7b,1,3 q,8b,0,4", "1,it,7,1 1,it,8,0"),
-        *("q,7b,1,q0 q,8b,0,q0", "q,7,1 q,8,0", "q,7b,TRUE q,8b,false"),
-    ],
-    "qrels",
+    ["1,0,7,1 1,0,8,0", "q,Q0,7,1 q,0,8,0", "q,7,1 q,8,0"], "qrels"
 )
 RUNS = ["1,Q0,8,1,.9,t 1,Q0,7,2,.8,t", "1,0,8,1,.9 1,0,7,2,.8", "1,8,.9 1,7,.8"]
 NAMELESS |= dict.fromkeys(RUNS, "run")
-UNCLEAR = ["196,242,3,881250949 186,302,3,891717742", "q,7b,good,0 q,8b,1,0"]
-UNCLEAR += ["1,it,7,1", "1,7,1,0 2,7,1,0", "1,0,7,1, 1,0,8,0,"]
+UNCLEAR = ["196,242,3,881250949 186,302,3,891717742", "1,7,1,0 1,8,0,0", "1,it,7,1"]
+UNCLEAR += ["q,4.5,7b,1 q,1,8b,0"]
 UNCLEAR = {**dict.fromkeys(UNCLEAR, "qrels"), "1,7,1,.9 1,8,2,.8": "run"}
+PLACES = {3: (0, 1, 2), 4: (0, 2, 3), 5: (0, 2, 4), 6: (0, 2, 4)}
 
 
 def rows_without_names(tmp_path, name, text, delimiter):
@@ -403,24 +397,34 @@ def rows_without_names(tmp_path, name, text, delimiter):
 
 @pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
 @pytest.mark.parametrize("text", NAMELESS)
-def test_tables_without_names(tmp_path, text, delimiter):
-    """The item that starts with 7 is relevant, and comes after that with 8."""
-    query, items = text[0], ("7b", "8b") if "7b" in text else ("7", "8")
-    sides = {"qrels": {query: {items[0]: 1}}}
-    sides["run"] = {query: {items[1]: 0.9, items[0]: 0.8}}
+def test_rows_without_names(tmp_path, text, delimiter):
+    """The first item is relevant in judgments, and comes last in runs."""
+    name, fields = NAMELESS[text], text.split()[0].split(",")
+    sides = {"qrels": {text[0]: {"7": 1}}, "run": {text[0]: {"8": 0.9, "7": 0.8}}}
+    numbers = {"qrels": "label", "run": "score"}
+    named = dict(
+        zip(("query", "item", numbers[name]), PLACES[len(fields)], strict=True)
+    )
+    named = {role: f"column{place}" for role, place in named.items()}
     for suffix in ("", ".csv", ".txt"):
-        name = NAMELESS[text]
         sides[name] = rows_without_names(tmp_path, name + suffix, text, delimiter)
-        assert mrr(**sides) == 0.5
+        assert mrr(**sides, **named) == 0.5
+        if delimiter == "\t":
+            assert mrr(**sides) == 0.5
+            continue
+        with raises(
+            f"and {sides[name]} with the columns {fields}: without na"
+        ) as error:
+            mrr(**sides)
+        assert 'they are "column0", "column1" and so on' in str(error.value)
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
 @pytest.mark.parametrize("text", UNCLEAR)
-def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
+def test_lines_that_are_unclear(tmp_path, text):
     name, number = UNCLEAR[text], "score" if UNCLEAR[text] == "run" else "label"
     sides = {"qrels": {"1": {"7": 1}}, "run": {"1": {"7": 0.9}}}
-    sides[name] = rows_without_names(tmp_path, name, text, delimiter)
-    first = text.split()[0].replace(",", delimiter)
+    sides[name] = rows_without_names(tmp_path, name, text, "\t")
+    first = text.split()[0].replace(",", "\t")
     with raises(f"{sides[name]}, whose first line is {first!r}: say which ") as error:
         mrr(**sides)
     assert f"the `{number}` (--query, --item, --{number})" in str(error.value)
@@ -433,10 +437,7 @@ TEXTS = [
         "# made by\n1 Q0 a 1 0.9 my tag\n2 Q0 c 1 0.9\n#x\n2 Q0 b 2 0.8 t 1\n",
         {"1": 1.0, "2": 0.5},
     ),
-    # The first two words are no query and no iteration.
-    ("what is\tx\t1\nwho\tx\t0\n", "what is\tx\t.5\n", {"what is": 1.0, "who": 0.0}),
     # Tabs in comments are no columns.
-    ("#by\tme\n1\tit 7 1\n2 it 8 1\n", "1 7 .5\n", {"1": 1.0, "2": 0.0}),
     ("#by\tme\n1 it 7 1\n2 at 8 1\n", "1 7 .5\n", {"1": 1.0, "2": 0.0}),
 ]
 # Comments, iterations, items and tags in which there are delimiters.
@@ -465,12 +466,15 @@ SPACED = ["1, Q0, 7, 1, .9, t", "1, 0, 7, 1, .9 , t", "1, 7, .9", "1; 0; 7; 1; .
 @pytest.mark.parametrize("line", SPACED)
 def test_columns_between_delimiters_and_spaces(tmp_path, line):
     qrels, run = texts(tmp_path, qrels="1, 0, 7, 1\n", run=line)
-    assert mrr({"1": {" 7": 1, " 7 ": 1}}, run) == 1.0
-    assert mrr(qrels, {"1": [" 7"]}) == 1.0
+    for given in (({"1": {" 7": 1}}, run), (qrels, {"1": [" 7"]})):
+        with raises("Received: "):
+            mrr(*given)
 
 
 def test_tables_without_names_are_in_one_order(tmp_path):
-    files = texts(tmp_path, one="1,0,7,1\n1,0,8,0\n", other="2,7,1,0\n2,8,0,0\n")
+    files = texts(
+        tmp_path, one="qid,docno,label\n1,7,1\n", other="qid,item,label\n2,8,1"
+    )
     with raises("`qrels` should be files with columns in one order") as error:
         mrr(files, {"1": {"7": 0.9}})
     assert all(str(file) in str(error.value) for file in files)
@@ -588,7 +592,7 @@ def test_columns_of_lists_with_numbers():
 def test_ids_in_the_order_of_the_queries(dtype):
     """As of `catalogue.top_k`, which fills lists up with -1."""
     retrieved = np.array([[9, 1, 2], [1, -1, -1], [-1, -1, -1]])
-    relevant = [[1, 4], [1], (3,)]
+    relevant = [[1, 4], [1], [3]]
     if dtype == "uint8":
         retrieved[retrieved < 0] = [255, 254, 255, 254, 253]
     assert found_in(relevant, retrieved.astype(dtype)) == pytest.approx(MEANS)
@@ -630,13 +634,15 @@ WRONG = [
     ({"2": None}, ONE, "Leave a query without .* None, for the query '2'"),
     ({"docid": ["a"], "q": ["1"], "n": [1]}, ONE, "`query` should name a column"),
     ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
-    ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
+    ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* .1. as number 0"),
     ([[1]], [1], "`run` .* Received: 1, for the query 0"),
     ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
-    ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .1, None., for"),
+    ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .* and ..1, None.."),
+    ([[1]], np.ma.masked_array([[1, 2]], [[1, 1]]), "Received: .None, None., for"),
     ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
-    ([[1, 1]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict$"),
-    ([[1]], [["1", 1]], "`run` should have ids of one type"),
+    ([[1, 1, 2]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict$"),
+    ([[1]], [["1", 1]], "ids of each query, of one type"),
+    ([[1], [2]], [["1"], [1]], "`run` should have ids of one type"),
     (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
     (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
     (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
@@ -955,13 +961,12 @@ def test_forms_of_judgments_with_subtopics(tmp_path):
     *files, bare = texts(tmp_path, lines=lines, csv=csv, dicts=dicts, bare=commas)
     expected = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, OF_SUBTOPICS).to_dict()
     assert 0 < expected["alpha_nDCG@5"] < 0.5
-    # Without names, subtopics could be items.
     names = {"query": "column0", "item": "column2", "label": "column3"}
     for qrels, arguments in (
         (pa.table(by_column(DIVERSITY, ROW)), {}),
         (pa.table(by_column(DIVERSITY, "query_id iteration doc_id relevance")), {}),
         *((file, {}) for file in files),
-        (bare, names),
+        (DIVERSITY, {}),
         (bare, {**names, "subtopic": "column1"}),
     ):
         found = evaluate_run(qrels, OF_DIVERSITY, OF_SUBTOPICS, **arguments)

@@ -48,40 +48,61 @@ def table(names, *columns):
     return pd.DataFrame(dict(zip(names.split(), columns, strict=True)))
 
 
+BOTH_WAYS = [
+    "should be rows, which are tuples such as those of `map(tuple, run)`",
+    "in dicts, such as `dict(enumerate(run))`",
+]
+# Pairs of ids on both sides, whatever they are, and lists of several types.
 UNCLEAR = [
     (JUDGED, FOUND),
-    ([(1, 7, 2), (1, 9, 3), (2, 3, 4)], [(1, 5, 9), (1, 9, 8), (2, 3, 7)]),
-    # The same queries in another order, and others, of which each side lacks one.
     ([(1, 5), (2, 6), (3, 7)], [(3, 5), (1, 9), (2, 8)]),
-    [[(q, 20 + x) for q in range(n, n + 10) for x in (0, 1)] for n in (1, 2)],
+    ([("d1", "d2")], [("d2", "d3")]),
+    ([(1, 7), (2, 3)], [(4, 5), (6, -1)]),
+    ([("q", "d", 1), ("q", "e", 0)], [("q", "d", 0.5), ("q", "e", 0.9)]),
+    ([("q", "d", 1)], [(1, 2, 3)]),
+    ([(1, 2, 3)], [("q", "d", 1)]),
+    ([(1, 2, 3)], [(1, 7, 0.5)]),
+    ([(1, 2, 3)], [(1, None, 3)]),
+    ([(1, 0, "d", 1)], [(1, 2, 3)]),
 ]
 
 
 @pytest.mark.parametrize(("judged", "found"), UNCLEAR)
-def test_pairs_that_may_be_lists_of_ids(judged, found):
-    """Whose first values repeat, or are the same on both sides."""
-    judged, found = ([list(map(int, x)) for x in y] for y in (judged, found))
-    for convert in (list, np.array):
-        with raises("should say whether they are rows, or the ids of") as error:
-            mrr(convert(judged), convert(found))
-        assert "ids as dicts such as `dict(enumerate(run))`" in str(error.value)
-    mrr(dict(enumerate(judged)), dict(enumerate(found)))
+@pytest.mark.parametrize("convert", [list, lambda x: np.array(x, object)])
+def test_lists_that_may_be_rows(judged, found, convert):
+    """Say which they are by their types: tuples, or values of a dict."""
+    lists = [list(map(list, side)) for side in (judged, found)]
+    with raises(BOTH_WAYS[0]) as error:
+        mrr(*map(convert, lists))
+    assert BOTH_WAYS[1] in str(error.value)
+    for one, other in ((lists[0], found), (judged, lists[1])):
+        with raises("rows such as tuples of a query, an item and a number, or, on"):
+            mrr(one, other)
 
 
-def test_lists_of_ids_that_are_no_pairs():
-    """Ids of lists of two and three, as of `catalogue.top_k`, whose first repeat."""
+def test_lists_of_two_ids_say_that_they_are_no_rows():
+    judged, found = np.array([[1, 7], [2, 3]]), np.array([[7, 8], [4, 2]])
+    for given in ((judged, found), (judged.tolist(), [*found])):
+        with raises(BOTH_WAYS[0]):
+            mrr(*given)
+        assert mrr(*(dict(enumerate(x)) for x in given)) == (1 + 1 / 2) / 2
+    # The other side has none.
+    assert mrr([7, 3], [[5, 7], [3, 1]]) == mrr([[7, 3], [3]], [[5, 7], [3, 1]]) == 0.75
+    assert mrr(judged, np.array([[7, 8, 9], [4, 2, 1]])) == (1 + 1 / 2) / 2
+
+
+def test_lists_of_ids():
+    """Ids of lists of three, as of `catalogue.top_k`, whose first ones repeat."""
     rng = np.random.default_rng(0)
-    for number, size, items in ((40, 2, 2000), (500, 3, 100), (500, 2, 100)):
-        ranked = np.argsort(rng.random((2 * number, items)), axis=1)[:, :size]
-        judged, found = ranked[:number], ranked[number:]
-        expected = [
-            next((1 / (i + 1) for i, x in enumerate(y) if x in z), 0.0)
-            for y, z in zip(found, judged, strict=True)
-        ]
-        assert mrr(judged, found) == pytest.approx(np.mean(expected))
-        assert mrr(judged.tolist(), found.tolist()) == pytest.approx(np.mean(expected))
-    assert mrr([[3, 7]], [[5, 3]]) == 1 / 2
-    assert mrr([[1, 2], [3, 4]], [[2, 1], [3, 5]]) == 1.0
+    ranked = np.argsort(rng.random((1000, 100)), axis=1)[:, :3]
+    judged, found = ranked[:500], ranked[500:]
+    expected = [
+        next((1 / (i + 1) for i, x in enumerate(y) if x in z), 0.0)
+        for y, z in zip(found, judged, strict=True)
+    ]
+    for convert in (np.array, np.ndarray.tolist, list):
+        values = mrr(convert(judged), convert(found))
+        assert values == pytest.approx(np.mean(expected))
 
 
 # Rows of three and four fields.
@@ -92,8 +113,6 @@ Reordered = collections.namedtuple("Reordered", "rating docno qid")
 Judged = collections.namedtuple("Judged", "query_id doc_id timestamp")
 Ranked = collections.namedtuple("Ranked", "query_id doc_id rank")
 Unknown = collections.namedtuple("Unknown", "topic passage grade")
-
-
 Odd = collections.namedtuple("Odd", "docno qid grade")
 QRELS = [("Q0", "D0", 0), ("Q0", "D1", 1), ("Q1", "D0", 0), ("Q1", "D3", 2)]
 RUN = [("Q0", "D0", 1.2), ("Q0", "D1", 1.0), ("Q1", "D0", 2.4), ("Q1", "D3", 3.6)]
@@ -110,19 +129,15 @@ NUMBERED = pd.DataFrame(QRELS, columns=["query_id", "doc_id", "relevance"])
 RECORDS = NUMBERED.to_dict("records")
 ROWS = {
     "tuples": (QRELS, RUN),
-    "lists": ([list(x) for x in QRELS], [list(x) for x in RUN]),
-    "iterators": (map(list, QRELS), iter(RUN)),
+    "iterators": (map(tuple, QRELS), iter(RUN)),
     "named tuples": ([Qrel(*x, "0") for x in QRELS], [ScoredDoc(*x) for x in RUN]),
-    "without their names": ([(*x, "0") for x in QRELS], [tuple(x) for x in RUN]),
     "as in TREC": ([(q, 0, d, y) for q, d, y in QRELS], RUN),
     "in another order": ([Reordered(y, d, q) for q, d, y in QRELS], RUN),
-    "of unknown names": ([Unknown(*x) for x in QRELS], RUN),
     "of a frame": (NUMBERED.itertuples(), RUN),
-    "arrays of objects": (NUMBERED.to_numpy(), np.array(RUN, object)),
     "records": (RECORDS, [ScoredDoc(*x)._asdict() for x in RUN]),
     "records in other orders": ([RECORDS[0], *map(turned, RECORDS[1:])], RUN),
     "beside dicts": (QRELS, {"Q0": {"D0": 2, "D1": 1}, "Q1": {"D0": 2, "D3": 3}}),
-    "beside other dicts": ({"Q0": {"D1": 1}, "Q1": {"D3": 2}}, map(list, RUN)),
+    "beside other dicts": ({"Q0": {"D1": 1}, "Q1": {"D3": 2}}, iter(RUN)),
     "beside lists": (QRELS, {"Q0": ["D0", "D1"], "Q1": ["D3", "D0"]}),
 }
 
@@ -148,16 +163,19 @@ def test_integers_of_rows():
 
 BAD_ROWS = [
     ([("q", "d", 1, 2, 3)], "('q', 'd', 1, 2, 3) as number 0"),
-    ([("q", "d", 1), None], "with None as number 1"),
+    ([("q", "d", 1), None], "Received: None as number 1"),
     ([("q", "d", 1), ("q", "e")], "('q', 'e') as number 1"),
     ([("q", "d", 1), ("q", None, 1)], "('q', None, 1) as number 1"),
     ([(None, "d", 1)], "(None, 'd', 1) as number 0"),
     ([(True, 7, 1)], "(True, 7, 1) as number 0"),
-    ([1, 2], "a list, with 1 as number 0"),
-    (np.array([[1.0, 2.0, 3.0]]), "array([1., 2., 3.]) as number 0"),
+    ([1, 2], "Received: 1 as number 0"),
+    (np.array([[1.0, 2.0, 3.0]]), "Received: [1.0, 2.0, 3.0] as number 0"),
     ({("q", "d", 1)}, "Received: a set"),
     ([[1, 2, 3], [4, 5, 6]], "[1, 2, 3] as number 0"),
-    ([{"a": 1}], "{'a': 1} as number 0"),
+    ({"a": ["x"]}.values(), "Received: ['x'] as number 0"),
+    (np.array([("q", "d")], [("a", "U1"), ("b", "U1")]), "a structured array, of"),
+    (np.array(7), "Received: a ndarray"),
+    ([("q", ["d"])], "('q', ['d']) as number 0"),
     ([{"qid": "q", "docno": "d"}, {"qid": "q"}], "{'qid': 'q'} as number 1"),
 ]
 
@@ -179,19 +197,25 @@ WRONG_ROWS = [
     ([("q", "d", None)], RUN, FINITE),
     ([("q", "d", np.nan)], RUN, FINITE),
     ([("q", "d", pd.NaT)], RUN, FINITE),
-    (QRELS, [("Q0", "D0", 1), ("Q0", "D1", 2)], "as if they were ranks"),
     ({"a": ["x"]}, {"z": []}, "should have queries in common"),
     ({"a": ["x"]}, pd.DataFrame(), "`query` should name a column"),
     ([], {"a": []}, "`qrels` should have rows"),
     ({1.5: ["a"]}, {1: ["a"]}, "DOUBLE in `qrels`, and BIGINT in `run`"),
-    ([(1, 2, 3, 4)], RUN, "whose first line is '1, 2, 3, 4': say which are the"),
+    ([(1, 2, 3, 4)], RUN, "Received: (1, 2, 3, 4) as number 0"),
+    ([(*x, "0") for x in QRELS], RUN, "Received: ('Q0', 'D0', 0, '0') as number 0"),
     ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
     ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
     ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
     (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
     (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
     (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
-    ([(1, 7), (2, 3)], [(1, 5), (2, 3)], "whether they are rows, or the ids of"),
+    ([{"a": 1}], [{"a": 1}], "`query` should name a column. Received: query='query_"),
+    ([Unknown("Q0", "D0", 1)], RUN, 'Did you mean query="topic"?'),
+    ([[1, 2, 3], (3, 4)], [[5], [3]], "should be rows, which are tuples"),
+    ([[1], [2]], [[1], {2: 1}], "should be rows, which are tuples"),
+    ([*np.array([("q", "d")], "U1,U1")], [["d"]], "should be rows, which are tuples"),
+    ([{1}, {2}], [[1], {2}], "`run` should be a dict of columns"),
+    ([[1]], np.array([[[1]]]), "`run` should be a dict of columns"),
 ]
 
 
@@ -234,9 +258,7 @@ def test_tables_without_labels(form):
 FILES = {
     "q.tsv": "query_id\tdoc_id\nq\t7\nq\t9\nr\t3\n",
     "q.csv": "QUERY,DOC_ID\nq,7\nq,9\nr,3\n",
-    "bare.csv": "q,7\nq,9\nr,3\n",
     "lines": "q 7\nq 9\n\nr 3\n",
-    "tabs": "q\t7\nq\t9\nr\t3\n",
     "q.jsonl": '{"qid": "q", "docno": "7"}\n{"qid": "q", "docno": "9"}\n'
     '{"qid": "r", "docno": "3"}\n',
 }
@@ -505,8 +527,10 @@ def test_no_judgments_as_targets(empty):
 
 
 def test_pairs_as_targets():
-    for qrels in (JUDGED, iter(JUDGED), map(list, JUDGED)):
+    for qrels in (JUDGED, iter(JUDGED)):
         found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
         assert found["ids"].tolist() == [[1, 2], [0, -1]]
+    with raises("Received: [1, 7] as number 0"):
+        targets_from_qrels(map(list, JUDGED), [1, 2], [3, 7, 9])
     with raises("without any, as if it was read before"):
         targets_from_qrels(iter([]), [1], [2])
