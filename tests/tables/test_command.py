@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from commands import run_command
 from pyarrow import parquet
 from tables import rows_of
 
 import keras_rank
 import keras_rank_command
 from keras_rank.evaluation import Evaluation, compare, evaluate
-from keras_rank.evaluation.command import printing, run
+from keras_rank.evaluation.command import printing
 from keras_rank.evaluation.lists import metric_names, settings
 from keras_rank.evaluation.report import comparison
 from keras_rank.metrics import NDCG, MeanReciprocalRank
@@ -44,7 +45,7 @@ def in_a_folder(tmp_path, monkeypatch):
 def command(capsys):
     def call(line, expected=0):
         try:
-            exit_code = run(line.split())
+            exit_code = run_command(line.split())
         except SystemExit as end:
             exit_code = end.code
         printed = capsys.readouterr()
@@ -440,7 +441,7 @@ class Terminal(io.StringIO):
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, command):
     assert command("evaluate qrels run -m mrr").err == ""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert run(["evaluate", "qrels", "run", "-m", "mrr"]) == 0
+    assert run_command(["evaluate", "qrels", "run", "-m", "mrr"]) == 0
     shown = sys.stderr.getvalue()
     assert "\r3 rows read, 2 queries done" in shown
     assert shown.endswith("\r\x1b[K")
@@ -452,7 +453,7 @@ CLOSED = {"stdout": "qrels run", "stderr": "qrels none", "stdin": "qrels -"}
 @pytest.mark.parametrize(("closed", "files"), CLOSED.items())
 def test_streams_that_are_closed(monkeypatch, closed, files):
     monkeypatch.setattr(sys, closed, None)
-    assert run(["evaluate", *files.split()]) == 2
+    assert run_command(["evaluate", *files.split()]) == 2
 
 
 def test_an_error_of_ours_is_no_gate(command, monkeypatch):

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from commands import run_command
 from elsewhere import path_of
 from pyarrow import parquet
 from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
-from keras_rank.evaluation.command import run as run_command
 from keras_rank.evaluation.lists.metric_names import metric_of
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
 

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from commands import run_command
 from tables import IN_MEMORY, raises, texts
 
 from keras_rank.evaluation import evaluate, evaluate_run
-from keras_rank.evaluation.command import run as run_command
 from keras_rank.metrics import ExpectedReciprocalRank
 from keras_rank.utils import targets_from_qrels
 

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
@@ -24,7 +24,6 @@ from keras_rank.evaluation.report.table import Table
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
-from keras_rank_command import parser_of_command
 
 # Tables by their names, warnings, and which gates failed.
 _Report: TypeAlias = tuple[dict[str, Table], list[str], list[str]]
@@ -34,21 +33,20 @@ _ITEMS = 10
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Runs the command, and returns its exit code."""
+def run(parsed: Namespace) -> int:
+    """Runs the command with its options, and returns its exit code."""
     with contextlib.ExitStack() as stack:
         if sys.stderr is None:
             # Closed. The next file that is opened must not take its place.
             nothing = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stderr(nothing))
-        return _run(arguments)
+        return _run(parsed)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(parsed: Namespace) -> int:
     try:
         if sys.stdout is None:
             raise ValueError("Standard output should be open, as results go there.")
-        parsed = parser_of_command().parse_args(arguments)
         commands = {"evaluate": _evaluate, "compare": _compare, "report": _write_page}
         results, notes, failed = commands[parsed.command](parsed)
         try:
