@@ -425,16 +425,6 @@ def test_err_as_spelled_in_ir_measures():
     assert values == pytest.approx([*[expected] * 3, first])
 
 
-@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
-def test_judgments_and_a_run_that_are_swapped(rules):
-    sides = {"qrels": {"x": 2, "y": 0}, "run": {"x": 7.3, "y": 2.1}}
-    qrels, run = (dict.fromkeys("abc", x) for x in sides.values())
-    for judged, found in ((run, qrels), (qrels, run), (run, run), (qrels, qrels)):
-        warnings = evaluate_run(judged, found, ["ndcg@10"], rules=rules).warnings
-        is_asked = any("are `qrels` and `run` swapped?" in each for each in warnings)
-        assert is_asked == (judged is run and found is qrels)
-
-
 def test_some_of_the_queries_that_are_left_out():
     found = evaluate_run({"a": ["x"]}, {q: ["x"] for q in "adcb"} | {"e": []}, ["mrr"])
     message = "of the run without judgments are left out (4): 'b', 'c', 'd', ..."

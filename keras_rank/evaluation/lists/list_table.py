@@ -105,7 +105,7 @@ class ListTable:
     @property
     def has_health(self) -> bool:
         """Whether the table has the columns of health, which `per_list` leaves out."""
-        needed = {"items", "judged", "ties", "fractional scores"}
+        needed = {"items", "judged", "ties"}
         for metric in self.metrics:
             needed |= {f"{metric.name}/{order}" for order in columns.ORDERS}
             if metric.k is not None:

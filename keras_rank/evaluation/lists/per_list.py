@@ -244,7 +244,6 @@ def _health_of_rows(
         "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
         "fractional labels": np.floor(label) < label,
-        "fractional scores": np.floor(score) < score,
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0
@@ -254,7 +253,6 @@ def _health_of_rows(
     labels = np.maximum(items["label"], 0.0)
     return {
         **{name: lists.counts(counted) for name, counted in is_counted.items()},
-        "ranks": _are_ranks(score, lists),
         LABEL_SUM: np.add.reduceat(labels, lists.starts),
     }
 
@@ -299,20 +297,6 @@ def _duplicates(
     if len(again):
         twice = lists.queries[of_list[0]].as_py(), codes.dictionary[item[0]].as_py()
     return np.bincount(of_list, minlength=len(lists.starts)).astype(np.int32), twice
-
-
-def _are_ranks(scores: Array, lists: _Lists) -> Array:
-    """Whether the scores of two or more items are 1, 2, 3, ... or 0, 1, 2, ..."""
-    sizes = lists.counts(~np.isnan(scores))
-    lowest = np.fmin.reduceat(scores, lists.starts)
-    with np.errstate(invalid="ignore", over="ignore"):
-        places = scores - lowest[lists.of_row]
-    is_place = (places < sizes[lists.of_row]) & (np.floor(places) == places)
-    seen = np.zeros(len(scores), "bool")
-    seen[(lists.starts[lists.of_row] + places)[is_place].astype("int64")] = True
-    are: Array = (sizes > 1) & (lists.counts(seen) == sizes)
-    are &= np.isin(lowest, (0.0, 1.0))
-    return are.astype("int32")
 
 
 def _numbers_of_lists(queries: pa.Array) -> Array:
