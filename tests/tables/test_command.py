@@ -70,7 +70,7 @@ def test_a_run(command, monkeypatch):
         "evaluate qrels - -m mrr map",
         "evaluate -m mrr map -j qrels run",
         # As trec_eval has it, where the files come last.
-        "evaluate -m mrr map qrels run",
+        "evaluate -m mrr map -- qrels run",
     ):
         printed = command(line)
         assert printed.err == ""
@@ -382,17 +382,11 @@ def test_tables_in_html_and_versions(command):
     assert command("--version").out == f"{keras_rank.__version__}\n"
 
 
-def test_patterns_may_follow_metrics(command):
-    plain = command("evaluate base.parquet -m mrr").out
-    assert command("evaluate -m mrr ba*.parquet").out == plain
-    by_market = command("evaluate base.parquet -m mrr --by market").out
-    assert command("evaluate -m mrr --by market base.parquet").out == by_market
-
-
 WRONG = {
     "": "the following arguments are required",
     "foo": "invalid choice: 'foo'",
     "evaluate": "There should be files to read",
+    "evaluate -m mrr qrels run": "before the options or after `--`, as in `-m map --",
     "evaluate qrels": "Qrels should be followed by runs",
     "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
