@@ -6,6 +6,7 @@ from typing import Any
 from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.report.comparison import Comparison, compared
+from keras_rank.evaluation.report.how import How
 
 
 @names_arguments
@@ -79,5 +80,5 @@ def compare(
             f"{type(baseline).__name__}, models of type {received}"
         )
     values = {name: model._values for name, model in models.items()}
-    base = baseline._values
-    return compared(base, values, by, test, correction, cluster, confidence)
+    how = How.of(by, cluster, confidence, test, correction)
+    return compared(baseline._values, values, how)

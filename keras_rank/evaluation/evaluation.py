@@ -12,6 +12,7 @@ from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
+from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
@@ -170,7 +171,7 @@ class Evaluation:
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
         """
-        return summarized(self._values, by, cluster, confidence)
+        return summarized(self._values, How.of(by, cluster, confidence))
 
     def compare(
         self,
@@ -204,8 +205,8 @@ class Evaluation:
             ValueError: if nothing can be compared, or an argument is not one of the
                 accepted values.
         """
-        base, models = _of_baseline(baseline), {"": self._values}
-        return compared(base, models, by, test, correction, cluster, confidence)
+        how = How.of(by, cluster, confidence, test, correction)
+        return compared(_of_baseline(baseline), {"": self._values}, how)
 
     def health(self) -> Table:
         """Returns checks for problems that can make the numbers misleading.
@@ -310,11 +311,9 @@ class Evaluation:
         """
         file = files.page(path)
         plots.require_matplotlib("report")
-        how: dict[str, Any] = {"test": test, "correction": correction}
-        how |= {"cluster": cluster, "confidence": confidence}
-        columns = [by] if isinstance(by, str) else list(by or [])
+        how = How.of(by, cluster, confidence, test, correction)
         of_baseline = None if baseline is None else _of_baseline(baseline)
-        page = Page(self._values, of_baseline, columns, how, title, names)
+        page = Page(self._values, of_baseline, how, title, names)
         file.write_text(page.html(), "utf-8")
 
     def plot(

@@ -22,7 +22,7 @@ import keras_rank_command
 from keras_rank.evaluation import Evaluation, compare, evaluate
 from keras_rank.evaluation.command import printing
 from keras_rank.evaluation.lists import metric_names, settings
-from keras_rank.evaluation.report import comparison
+from keras_rank.evaluation.report import how
 from keras_rank.metrics import NDCG, MeanReciprocalRank
 from keras_rank.reading import runs
 from keras_rank.worth import GAINS
@@ -569,7 +569,7 @@ def test_options_accept_what_the_functions_accept():
                 found[name] = set(values.split("|"))
     known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
     known |= {"gains": GAINS, "output": [*printing._TEXTS, "json"]}
-    known |= {"test": comparison.TESTS, "correction": [*comparison.CORRECTIONS, "none"]}
+    known |= {"test": how.TESTS, "correction": [*how.CORRECTIONS, "none"]}
     both = {*settings.CHOICES["duplicates"], *runs.CHOICES["duplicates"]}
     expected = {name: set(values) for name, values in known.items()}
     assert found == {**expected, "duplicates": both}
