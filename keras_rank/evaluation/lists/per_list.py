@@ -176,6 +176,9 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
             found[name] = _exact(found[name], items["weight"], lists.starts)
     for name, values in _health_of_rows(rows, items, lists, source.ends).items():
         found[HEALTH + name] = values
+    if settings.truncates:
+        is_truncated = np.abs(read) < np.abs(label)
+        found[HEALTH + "truncated labels"] = lists.counts(is_truncated)
     if columns.item is not None:
         found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
         if twice and source.twice and settings.duplicates == "error":
@@ -237,13 +240,12 @@ def _health_of_rows(
     rows: pa.Table, items: dict[str, Array], lists: _Lists, ends: Array | None
 ) -> dict[str, Array]:
     """The columns of health for which no list need be padded."""
-    label, score = rows["label"].to_numpy(), items["score"]
+    score = items["score"]
     is_counted = {
         "items": items["label"] >= 0.0,
         "judged": items["judged"] > 0.0,
         "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
-        "fractional labels": np.floor(label) < label,
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0

@@ -259,7 +259,7 @@ def _notes_of(
                 f"Warning: queries that only {owner} has are left out "
                 f"({len(numbers)}): {names}."
             )
-    mine, theirs = (lists.health.get(LABEL_SUM) for lists in (model, baseline))
+    mine, theirs = (lists.health_of(LABEL_SUM) for lists in (model, baseline))
     if mine is not None and theirs is not None:
         are_equal = np.isclose(mine[has_pair], theirs[places[has_pair]])
         if not are_equal.all():

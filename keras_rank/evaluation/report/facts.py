@@ -16,7 +16,7 @@ from keras_rank.evaluation.report.table import Table
 
 def counts_of(lists: ListTable) -> str:
     """The numbers of lists and items."""
-    found, items = counted(len(lists), "list"), lists.health.get("items")
+    found, items = counted(len(lists), "list"), lists.health_of("items")
     return found if items is None else f"{found}, {counted(int(items.sum()), 'item')}"
 
 
@@ -54,7 +54,7 @@ def result_of(lists: ListTable, table: Table, how: How) -> str:
     change = row["difference"]
     side = "above" if change >= 0.0 else "below"
     verdict = "not a significant difference"
-    if table.marks is not None and table.marks.are_marked[0]:
+    if table.marks.are_marked[0]:
         verdict = f"significantly {'better' if is_up == (change > 0) else 'worse'}"
     p = plots.written_p(table)[0].rstrip("*")
     if p and how.correction is not None:

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import HEALTH, PADDING
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values, estimate
@@ -15,8 +14,6 @@ from keras_rank.evaluation.report.table import Table, columns_of
 
 # The numbers of lists, and of units of a row. No kept column has such a name.
 _NUMBERS, _UNITS = "health/", "health/units"
-# The numbers of items of a list, and of those with a label.
-ITEMS, JUDGED = f"{HEALTH}items", f"{HEALTH}judged"
 # The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
 # With fewer lists, or clusters of them, intervals are rough.
@@ -32,7 +29,8 @@ def summarized(lists: ListTable, how: How) -> Table:
     rows = [*estimates_of(lists, metrics, how)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
     notes += [*notes_of_labels(lists), *notes_of_scores(lists)]
-    if np.any(lists.health.get("truncated labels", 0)):
+    truncated = lists.health_of("truncated labels")
+    if truncated is not None and truncated.any():
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += of_few_lists(rows, how.cluster)
     return Table(columns_of(rows, [*how.by, *_COLUMNS]), notes=notes)
@@ -49,23 +47,27 @@ def unlabeled_of(lists: ListTable) -> tuple[str, int, int] | None:
 
     It is `None` for a run, and if the numbers are not known.
     """
-    known = set(lists.table.column_names)
-    if lists.rules is not None or not {ITEMS, JUDGED} <= known:
+    names = ("items", "judged", "padding")
+    items, judged, padding = (
+        None if found is None else int(found.sum())
+        for found in map(lists.health_of, names)
+    )
+    if lists.rules is not None or items is None or judged is None:
         return None
-    items, judged = (int(lists.array(name).sum()) for name in (ITEMS, JUDGED))
-    if PADDING in known:
-        padding = int(lists.array(PADDING).sum())
+    if padding is not None:
         return "drop", padding, items + padding
     return "irrelevant", items - judged, items
 
 
 def notes_of_scores(lists: ListTable, owner: str = "") -> list[str]:
     """Says how many rows of a table have no scores, if any, and whose these are."""
-    found = lists.health.get("unscored")
-    if lists.rules is not None or found is None or not found.any():
+    found, items = (lists.health_of(name) for name in ("unscored", "items"))
+    if lists.rules is not None or found is None or items is None or not found.any():
         return []
-    number, items = int(found.sum()), int(lists.array(ITEMS).sum())
-    return [f"Missing scores{owner}: {number:,} of {items:,} items, not retrieved."]
+    return [
+        f"Missing scores{owner}: {found.sum():,} of {items.sum():,} items, not "
+        "retrieved."
+    ]
 
 
 def notes_of_labels(lists: ListTable) -> list[str]:
