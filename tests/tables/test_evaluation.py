@@ -27,6 +27,7 @@ from keras_rank.metrics import (
     RankingMetric,
     RankingMetrics,
 )
+from keras_rank.reading import engine
 
 NAN = float("nan")
 
@@ -134,6 +135,18 @@ def test_tables_in_memory(form):
         given = IN_MEMORY[form](rows)
     found = evaluate(given, ["ndcg@5"], keep="market").per_list
     assert found.to_pydict() == expected.to_pydict()
+
+
+@pytest.mark.parametrize(("limit", "threads"), [("2GB", 20), ("100MB", 1)])
+def test_half_of_a_limit_is_for_sorting(limit, threads):
+    """Of which each thread has what it needs to write the rest to disk."""
+    names = ("parse_formatted_bytes(current_setting('memory_limit'))",)
+    names += ("current_setting('threads')",)
+    with engine.connected(limit) as connection:
+        ((half, most),) = connection.sql(f"SELECT {', '.join(names)}").fetchall()
+    size = {"2GB": 2e9, "100MB": 1e8}[limit]
+    assert half == pytest.approx(size / 2, rel=1e-3)
+    assert 1 <= most <= threads
 
 
 @pytest.mark.slow

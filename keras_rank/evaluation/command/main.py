@@ -9,13 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import gates, inputs, options
-from keras_rank.evaluation.command.printing import (
-    joined,
-    print_results,
-    say,
-    without_notes,
-)
+from keras_rank.evaluation.command import gates, inputs, options, printing
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.metric_names import measured_of
@@ -50,18 +44,18 @@ def _run(parsed: Namespace) -> int:
         commands = {"evaluate": _evaluate, "compare": _compare, "report": _write_page}
         results, notes, failed = commands[parsed.command](parsed)
         try:
-            print_results(results, notes, parsed.output)
+            printing.print_results(results, notes, parsed.output)
             sys.stdout.flush()
         except BrokenPipeError:
             # Its reader has closed the pipe: the rest is dropped.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         for line in failed:
-            say(line)
+            printing.say(line)
         return int(bool(failed))
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
-        say(f"error: {' '.join(str(error).split())}")
+        printing.say(f"error: {' '.join(str(error).split())}")
         return 2
     except Exception:
         # Not 1, which is the code of a gate.
@@ -126,7 +120,7 @@ def _compare(parsed: Namespace) -> _Report:
         worse, doubtful = gates.worse(comparison, base._values, parsed.confidence)
         failed += [*gates.incomplete(values, base._values), *worse]
         notes += doubtful
-    return {"comparison": without_notes(comparison)}, notes, failed
+    return {"comparison": printing.without_notes(comparison)}, notes, failed
 
 
 def _write_page(parsed: Namespace) -> _Report:
@@ -192,10 +186,10 @@ def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table
     if parsed.print_lists:
         tables["per_list"] = lambda ev: Table(ev.per_list.to_pydict())
     if parsed.health:
-        tables["health"] = lambda ev: without_notes(ev.health())
+        tables["health"] = lambda ev: printing.without_notes(ev.health())
     tables["summary"] = lambda ev: ev.summary(parsed.by, **how)
     return {
-        kind: joined({name: table_of(ev) for name, ev in found.items()})
+        kind: printing.joined({name: table_of(ev) for name, ev in found.items()})
         for kind, table_of in tables.items()
     }
 

@@ -111,16 +111,14 @@ def compared(
             f"named 'model', which would name the models. Received: {list(models)}"
         )
     rows: list[dict[str, Any]] = []
-    notes = summary.notes_of_labels(baseline)
-    notes += summary.notes_of_scores(baseline, " of the baseline")
+    notes = summary.notes_of_rows(baseline, " of the baseline")
     differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
         notes += _notes_of(name or _NEW, model, baseline, places)
         pairs = _pairs_of(model, baseline, places)
-        of_model_alone = summary.notes_of_labels(model)
-        of_model_alone += summary.notes_of_scores(model, f" of {name or _NEW}")
+        of_model_alone = summary.notes_of_rows(model, f" of {name or _NEW}")
         notes += [x for x in of_model_alone if x not in notes]
         differences.append(_differences(of_model, baseline, pairs, places))
         summary.require_slices(model, how.by, _COLUMNS)

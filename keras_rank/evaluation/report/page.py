@@ -38,8 +38,7 @@ class Page:
     def html(self) -> Html:
         """The page."""
         whole = self._estimates(self.how._replace(by=[]))
-        sections = [*self._comparison(whole), self._summary(whole)]
-        sections += [*self._slices(whole), self._trust()]
+        sections = [*self._whole(whole), *self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
@@ -68,25 +67,19 @@ class Page:
             return summarized(self.new, how)
         return compared(self.baseline, {"": self.new}, how)
 
-    def _comparison(self, whole: Table) -> list[Html]:
-        if self.baseline is None:
-            return []
+    def _whole(self, whole: Table) -> list[Html]:
+        """The sections of what is estimated over all lists."""
         body = [
             *self._plots(whole, self._scale, "all"),
-            markup.table(whole, "Differences from the baseline"),
+            markup.table(whole, self._what),
             *_notes(whole),
-            filled("note", text=facts.tests_of(self.how)),
         ]
-        return [section("Compared with the baseline", body)]
-
-    def _summary(self, whole: Table) -> Html:
         if self.baseline is None:
-            pictures, notes = self._plots(whole, self._scale, "all"), _notes(whole)
-            body = [*pictures, markup.table(whole, "Means"), *notes]
-        else:
-            means = summarized(self.new, self.how._replace(by=[]))
-            body = [markup.table(means, "Means"), *_notes(means, whole)]
-        return section("Means", body)
+            return [section(self._what, body)]
+        body.append(filled("note", text=facts.tests_of(self.how)))
+        means = summarized(self.new, self.how._replace(by=[]))
+        of_means = [markup.table(means, "Means"), *_notes(means, whole)]
+        return [section("Compared with the baseline", body), section("Means", of_means)]
 
     def _slices(self, whole: Table) -> list[Html]:
         if not self.how.by:
@@ -132,6 +125,11 @@ class Page:
             "How this was computed", [filled("facts", facts=markup.joined(items))]
         )
 
+    @property
+    def _what(self) -> str:
+        """What is estimated."""
+        return "Means" if self.baseline is None else "Differences from the baseline"
+
     def _scale(self, row: Mapping[str, Any]) -> str:
         return str(self.new.measured(row["metric"]).lowest)
 
@@ -145,10 +143,9 @@ class Page:
             panel: function from a row to its panel.
             of: a name of the plots.
         """
-        what, value = "Means", "value"
-        if self.baseline is not None:
-            what, value = "Differences from the baseline", "difference"
-        label = f"{what}, with {100 * self.how.confidence:g}% confidence intervals."
+        value = "value" if self.baseline is None else "difference"
+        level = 100 * self.how.confidence
+        label = f"{self._what}, with {level:g}% confidence intervals."
         if self.baseline is not None and self.how.correction is not None:
             label += " p is corrected."
         panels = [panel(row) for row in table]

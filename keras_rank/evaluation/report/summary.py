@@ -28,7 +28,7 @@ def summarized(lists: ListTable, how: How) -> Table:
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
     rows = [*estimates_of(lists, metrics, how)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
-    notes += [*notes_of_labels(lists), *notes_of_scores(lists)]
+    notes += notes_of_rows(lists)
     truncated = lists.health_of("truncated labels")
     if truncated is not None and truncated.any():
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
@@ -59,8 +59,12 @@ def unlabeled_of(lists: ListTable) -> tuple[str, int, int] | None:
     return "irrelevant", items - judged, items
 
 
-def notes_of_scores(lists: ListTable, owner: str = "") -> list[str]:
-    """Says how many rows of a table have no scores, if any, and whose these are."""
+def notes_of_rows(lists: ListTable, owner: str = "") -> list[str]:
+    """Says how many rows of a table have no labels, and no scores, and whose."""
+    return notes_of_labels(lists) + _notes_of_scores(lists, owner)
+
+
+def _notes_of_scores(lists: ListTable, owner: str) -> list[str]:
     found, items = (lists.health_of(name) for name in ("unscored", "items"))
     if lists.rules is not None or found is None or items is None or not found.any():
         return []
