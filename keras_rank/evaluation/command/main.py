@@ -14,7 +14,7 @@ from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.plots import require_matplotlib
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, without_notes
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
@@ -120,7 +120,7 @@ def _compare(parsed: Namespace) -> _Report:
         worse, doubtful = gates.worse(comparison, base._values, parsed.confidence)
         failed += [*gates.incomplete(values, base._values), *worse]
         notes += doubtful
-    return {"comparison": printing.without_notes(comparison)}, notes, failed
+    return {"comparison": without_notes(comparison)}, notes, failed
 
 
 def _write_page(parsed: Namespace) -> _Report:
@@ -186,7 +186,7 @@ def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table
     if parsed.print_lists:
         tables["per_list"] = lambda ev: Table(ev.per_list.to_pydict())
     if parsed.health:
-        tables["health"] = lambda ev: printing.without_notes(ev.health())
+        tables["health"] = lambda ev: without_notes(ev.health())
     tables["summary"] = lambda ev: ev.summary(parsed.by, **how)
     return {
         kind: printing.joined({name: table_of(ev) for name, ev in found.items()})

@@ -51,11 +51,6 @@ def joined(tables: Mapping[str, Table]) -> Table:
     return Table({"run": runs, **columns}, notes=notes, marks=marks)
 
 
-def without_notes(table: Table) -> Table:
-    """The table without its notes, which are printed as warnings."""
-    return Table(table.columns, marks=table.marks)
-
-
 def say(text: str) -> None:
     """Prints a line to stderr."""
     print(f"keras-rank: {text}", file=sys.stderr)

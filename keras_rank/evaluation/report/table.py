@@ -1,6 +1,7 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
 import html
+import importlib
 import itertools
 import json
 import math
@@ -174,15 +175,24 @@ class Table:
         return [f"* {self.marks.meaning}"] * bool(has_meaning) + self.notes
 
 
-def pandas() -> Any:
-    """The module. Raises unless it is installed."""
+def required(module: str, what: str, called: str) -> Any:
+    """A module that something needs. Raises unless it is installed."""
     try:
-        import pandas as found
+        return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"`to_pandas` needs pandas: `pip install pandas`. Received: {error}"
+            f"`{what}` needs {called}: `pip install {module}`. Received: {error}"
         ) from error
-    return found
+
+
+def pandas() -> Any:
+    """The module. Raises unless it is installed."""
+    return required("pandas", "to_pandas", "pandas")
+
+
+def without_notes(table: Table) -> Table:
+    """The table without its notes, which are shown elsewhere."""
+    return Table(table.columns, marks=table.marks)
 
 
 def columns_of(
