@@ -145,7 +145,8 @@ def test_half_of_a_limit_is_for_sorting(limit, threads):
     with engine.connected(limit) as connection:
         ((half, most),) = connection.sql(f"SELECT {', '.join(names)}").fetchall()
     size = {"2GB": 2e9, "100MB": 1e8}[limit]
-    assert half == pytest.approx(size / 2, rel=1e-3)
+    # DuckDB writes sizes with one decimal: 1.8 GiB.
+    assert half == pytest.approx(size / 2, rel=0.05)
     assert 1 <= most <= threads
 
 
