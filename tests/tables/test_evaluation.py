@@ -696,7 +696,7 @@ OF_OTHERS += ['{"query": "query_id", "rules": null, "metrics": []}']
 @pytest.mark.parametrize("written", UNKNOWN + OF_OTHERS)
 def test_metadata_of_another_version(written):
     table = evaluate(rows_of(), ["mrr"]).table
-    ours = "have a schema that this version of keras_rank wrote. Received: "
+    ours = "have a schema that this version of keras_rank can read: otherwise evaluate"
     message = ours if written in UNKNOWN else "be the table of an evaluation, whose "
     with raises(f"`table` should {message}"):
         Evaluation(table.replace_schema_metadata({"keras_rank": written}))

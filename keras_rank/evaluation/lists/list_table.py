@@ -14,7 +14,7 @@ from keras_rank.arguments import check_choice
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import columns
 from keras_rank.evaluation.lists.columns import HEALTH, LEFT_OUT, OWN_WEIGHT, WEIGHT
-from keras_rank.evaluation.lists.metric_names import Measured, find
+from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
 
 # The key of the description in the schema.
 _KEY = b"keras_rank"
@@ -90,7 +90,10 @@ class ListTable:
         """The columns of health, by their names without the prefix."""
         names = [x for x in self.table.column_names if x.startswith(HEALTH)]
         names = [x for x in names if x != columns.ITEMS]
-        return {name.removeprefix(HEALTH): self.array(name) for name in names}
+        found = {name.removeprefix(HEALTH): self.array(name) for name in names}
+        if not truncates(self.rules):
+            found.pop("fractional labels", None)
+        return found
 
     def health_of(self, name: str) -> Array | None:
         """One of these columns, if it is there."""
@@ -184,8 +187,9 @@ def _description_of(table: pa.Table) -> dict[str, Any]:
         return {"query": query, "metrics": metrics, "rules": rules}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            "`table` should have a schema that this version of keras_rank wrote. "
-            f"Received: {written.decode(errors='replace')}"
+            "`table` should have a schema that this version of keras_rank can read: "
+            "otherwise evaluate again. Received: "
+            f"{written.decode(errors='replace')}"
         ) from error
 
 

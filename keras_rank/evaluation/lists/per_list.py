@@ -165,9 +165,6 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
             found[name] = _exact(found[name], items["weight"], lists.starts)
     for name, values in _health_of_rows(rows, items, lists, source.ends).items():
         found[columns.HEALTH + name] = values
-    if settings.truncates:
-        is_truncated = np.abs(read) < np.abs(label)
-        found[columns.HEALTH + "truncated labels"] = lists.counts(is_truncated)
     if named.item is not None:
         found[columns.HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
         if twice and source.twice and settings.duplicates == "error":
@@ -229,12 +226,13 @@ def _health_of_rows(
     rows: pa.Table, items: dict[str, Array], lists: _Lists, ends: Array | None
 ) -> dict[str, Array]:
     """The columns of health for which no list need be padded."""
-    score = items["score"]
+    label, score = rows["label"].to_numpy(), items["score"]
     is_counted = {
         "items": items["label"] >= 0.0,
         "judged": items["judged"] > 0.0,
         "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
+        "fractional labels": np.floor(label) < label,
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0

@@ -68,7 +68,7 @@ _SOUGHT = {
     "that compare them",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
-    ("truncated labels", "truncated labels", None, 0.0): "have labels that are "
+    ("truncated labels", "fractional labels", None, 0.0): "have labels that are "
     "fractions, which trec_eval truncates: 0.5 counts as 0, and 1.9 as 1",
 }
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import truncates
 from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values, estimate
 from keras_rank.evaluation.report.table import Table, columns_of
@@ -29,8 +30,8 @@ def summarized(lists: ListTable, how: How) -> Table:
     rows = [*estimates_of(lists, metrics, how)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
     notes += notes_of_rows(lists)
-    truncated = lists.health_of("truncated labels")
-    if truncated is not None and truncated.any():
+    fractional = lists.health_of("fractional labels")
+    if truncates(lists.rules) and fractional is not None and fractional.any():
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += of_few_lists(rows, how.cluster)
     return Table(columns_of(rows, [*how.by, *_COLUMNS]), notes=notes)
