@@ -426,14 +426,6 @@ def test_named_columns_beside_known_ones():
     assert values_of(found) == EXPECTED
 
 
-def test_ranks_are_not_taken_for_scores():
-    """Nor the order of ids without numbers for ranks."""
-    ranks = {"1": {"a": 1, "b": 2, "c": 3}, "2": {"x": 1, "a": 2}}
-    assert "are they ranks?" in evaluate_run(QRELS, ranks, ["mrr"]).warnings[0]
-    lists = {"1": ["a", "b"], "2": ["x", "a"]}
-    assert evaluate_run(QRELS, lists, ["mrr"]).warnings == []
-
-
 @pytest.mark.parametrize("rules", ["trec_eval", "keras"])
 def test_ids_without_numbers(rules):
     # By their ids, as trec_eval orders tied items, b would come before a.
