@@ -118,15 +118,13 @@ _OF_COMMANDS = {
     "compare": _ALL + _TABLES + _TESTS + _COMPARE,
     "report": _ALL + _TESTS + _REPORT,
 }
-EVERY_OPTION = _ALL + _EVALUATE + _REPORT
 _OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=|-]*)(\.*) \(([\w ]+)\): (.+)")
 
 
 def main() -> None:
     """Runs the command with the arguments of the process, and exits."""
-    arguments = sys.argv[1:]
     # This ends here if it only asks for help or the version, or has unknown options.
-    parser_of_command().parse_args(arguments)
+    parsed = parser_of_command().parse_args()
     os.environ.setdefault("KERAS_BACKEND", _backend())
     try:
         from keras_rank.evaluation.command import run
@@ -134,22 +132,13 @@ def main() -> None:
         print(f"keras-rank: error: {_explained(error)}", file=sys.stderr)
         # Not 1, which is the code of a gate.
         sys.exit(2)
-    sys.exit(run(arguments))
-
-
-def installed_backends() -> list[str]:
-    """The backends that are installed, found without importing them.
-
-    NumPy, on which Keras needs JAX, is not among them.
-    """
-    backends = ("jax", "torch", "tensorflow")
-    return [name for name in backends if importlib.util.find_spec(name)]
+    sys.exit(run(parsed))
 
 
 def _backend() -> str:
     """NumPy, the fastest for the command, or what is installed if Keras has no JAX."""
-    backend, *_ = [*installed_backends(), "jax"]
-    return "numpy" if backend == "jax" else backend
+    found = [x for x in ("jax", "torch", "tensorflow") if importlib.util.find_spec(x)]
+    return found[0] if found and found[0] != "jax" else "numpy"
 
 
 def _explained(error: Exception) -> str:
@@ -178,8 +167,9 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; see --help\n")
 
     def add(self, table: str) -> None:
-        """Adds the options of a table."""
-        for names, name, value, is_many, _, help_ in options_of(table):
+        """Adds the options of a table, and on what they have an effect."""
+        effects = {}
+        for names, name, value, is_many, files, help_ in options_of(table):
             kind: dict[str, Any] = {"metavar": value}
             if not value:
                 kind = {"action": "store_true"}
@@ -192,7 +182,9 @@ class _Parser(argparse.ArgumentParser):
                 kind |= {"type": of_side, "action": "append", "dest": "gates"}
             elif is_many:
                 kind |= {"nargs": "+", "action": "extend", "default": []}
-            self.add_argument(*names.split(), help=help_, **kind)
+            action = self.add_argument(*names.split(), help=help_, **kind)
+            effects[action.dest] = files
+        self.set_defaults(effects=effects)
 
 
 def options_of(table: str) -> list[tuple[str, ...]]:

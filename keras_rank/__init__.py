@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, NoReturn
 try:
     import keras as _keras  # noqa: F401
 except ImportError as error:
+    import importlib.util as _util
     import os as _os
 
-    from keras_rank_command import installed_backends as _installed
-
     _advice = ', for NumPy by `pip install "jax>=0.6" scipy`'
-    if error.name != "keras" and _installed() and "KERAS_BACKEND" not in _os.environ:
+    _installed = [x for x in ("jax", "torch", "tensorflow") if _util.find_spec(x)]
+    if error.name != "keras" and _installed and "KERAS_BACKEND" not in _os.environ:
         # Keras takes TensorFlow, or what its config file says, for granted.
-        _advice = f". It is not set: `export KERAS_BACKEND={_installed()[0]}`"
+        _advice = f". It is not set: `export KERAS_BACKEND={_installed[0]}`"
     raise ImportError(
         "Keras could not import its backend, which the extra `numpy`, `jax`, "
         f"`tensorflow` or `torch` installs, and `KERAS_BACKEND` names{_advice}. "

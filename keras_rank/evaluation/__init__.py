@@ -11,8 +11,7 @@ except ImportError as error:
         f"Received: {error}"
     ) from error
 
-from keras_rank.evaluation.comparing import compare
-from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.functions import evaluate, evaluate_run
 from keras_rank.evaluation.report.comparison import Comparison
 from keras_rank.evaluation.report.table import Table

@@ -1,17 +1,19 @@
-"""An evaluation: the tables computed from the values of lists."""
+"""An evaluation: the tables computed from the values of lists, and comparisons."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
+from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
@@ -170,7 +172,7 @@ class Evaluation:
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
         """
-        return summarized(self._values, by, cluster, confidence)
+        return summarized(self._values, How.of(by, cluster, confidence))
 
     def compare(
         self,
@@ -204,8 +206,8 @@ class Evaluation:
             ValueError: if nothing can be compared, or an argument is not one of the
                 accepted values.
         """
-        base, models = _of_baseline(baseline), {"": self._values}
-        return compared(base, models, by, test, correction, cluster, confidence)
+        how = How.of(by, cluster, confidence, test, correction)
+        return compared(_values_of("baseline", baseline), {"": self._values}, how)
 
     def health(self) -> Table:
         """Returns checks for problems that can make the numbers misleading.
@@ -255,7 +257,7 @@ class Evaluation:
         Raises:
             ValueError: if there is no such metric, or `n` is not a positive int.
         """
-        of_baseline = None if baseline is None else _of_baseline(baseline)
+        of_baseline = None if baseline is None else _values_of("baseline", baseline)
         first = self.metric_names[0] if metric is None else metric
         return worst_of(self._values, first, n, of_baseline)
 
@@ -310,11 +312,9 @@ class Evaluation:
         """
         file = files.page(path)
         plots.require_matplotlib("report")
-        how: dict[str, Any] = {"test": test, "correction": correction}
-        how |= {"cluster": cluster, "confidence": confidence}
-        columns = [by] if isinstance(by, str) else list(by or [])
-        of_baseline = None if baseline is None else _of_baseline(baseline)
-        page = Page(self._values, of_baseline, columns, how, title, names)
+        how = How.of(by, cluster, confidence, test, correction)
+        of_baseline = None if baseline is None else _values_of("baseline", baseline)
+        page = Page(self._values, of_baseline, how, title, names)
         file.write_text(page.html(), "utf-8")
 
     def plot(
@@ -339,11 +339,80 @@ class Evaluation:
         return plots.draw_intervals(summary, "value", title, ax)
 
 
-def _of_baseline(baseline: Any) -> ListTable:
-    """The values of what is given as `baseline`."""
-    if isinstance(baseline, Evaluation):
-        return baseline._values
+@names_arguments
+def compare(
+    baseline: Evaluation,
+    models: Mapping[str, Evaluation] | Evaluation,
+    *,
+    by: str | Sequence[str] | None = None,
+    test: str = "t",
+    correction: str | None = "holm",
+    cluster: str | None = None,
+    confidence: float = 0.95,
+) -> Comparison:
+    """Compares models with a baseline, list by list.
+
+    Look at the difference and its interval first; p is the probability that chance
+    alone gives such a difference, or a larger one. With many lists, nearly every
+    difference is significant, but few matter.
+
+    Args:
+        baseline: `Evaluation` that the others are compared with.
+        models: dict from names to `Evaluation`s of the same queries, or one of these.
+            Queries that are not in both are left out, with a note.
+        by: str or list of strings. Columns kept in the evaluations of the models:
+            there is a comparison for each of their values. Defaults to `None`: one
+            over all lists.
+        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 draws of random signs
+            for the differences, where all but the 8,192 largest are drawn as one sum.
+            Defaults to `"t"`.
+        correction: the correction for multiple comparisons, over all rows. `"holm"`
+            controls the family-wise error rate; `"bh"` and `"by"` control the false
+            discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
+            correction. Defaults to `"holm"`.
+        cluster: str. A column kept in the evaluations of the models: lists with the
+            same value are not independent. Defaults to `None`.
+        confidence: float. The confidence level of the intervals. Defaults to 0.95.
+
+    Returns:
+        A `Comparison`: a `Table` with the columns `model` (if there are several), those
+        of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
+        to `high`, `p`, `corrected_p` and `lists`.
+
+    Raises:
+        ValueError: if nothing can be compared, metrics of the same name have different
+            definitions, or an argument is not one of the accepted values.
+
+    Example:
+
+    >>> from keras_rank.evaluation import compare, evaluate
+    >>> rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
+    >>> base = evaluate({**rows, "score": [1, 2, 1, 2, 2, 1]}, ["mrr"])
+    >>> better = evaluate({**rows, "score": [2, 1, 2, 1, 2, 1]}, ["mrr"])
+    >>> comparison = compare(base, {"same": base, "better": better})
+    >>> for row in comparison:
+    ...     print(row["model"], f"{row['difference']:.3f}", f"{row['p']:.3f}")
+    same 0.000 1.000
+    better 0.333 0.184
+    """
+    if isinstance(models, Evaluation):
+        models = {"": models}
+    if not isinstance(models, Mapping) or not models:
+        raise ValueError(
+            "`models` should be an evaluation, or a dict from names to evaluations. "
+            f"Received: models={models!r}"
+        )
+    how = How.of(by, cluster, confidence, test, correction)
+    base = _values_of("baseline", baseline)
+    return compared(base, {x: _values_of("models", y) for x, y in models.items()}, how)
+
+
+def _values_of(argument: str, given: Any) -> ListTable:
+    """The values of what is given as an evaluation."""
+    if isinstance(given, Evaluation):
+        return given._values
     raise ValueError(
-        "`baseline` should be an `Evaluation`; `keras_rank.evaluation.compare` takes "
-        f"several models. Received: baseline of type {type(baseline).__name__}"
+        f"`{argument}` should be an `Evaluation`; `keras_rank.evaluation.compare` "
+        "takes a dict of several models to compare with one. Received: "
+        f"{argument} of type {type(given).__name__}"
     )

@@ -5,13 +5,9 @@ from typing import Any
 
 from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.lists import per_list
 from keras_rank.evaluation.lists.metric_names import members_of, truncates
-from keras_rank.evaluation.lists.per_list import (
-    Progress,
-    check_progress,
-    table_of_rows,
-    table_of_run,
-)
+from keras_rank.evaluation.lists.per_list import Progress
 from keras_rank.evaluation.lists.provenance import stamped
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.metrics.base import RankingMetric
@@ -91,11 +87,11 @@ def evaluate(
             and `items`: those with the highest scores, and those with the highest
             labels. Needs `item`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
-            for reading and sorting; what does not fit is written to the folder for
-            temporary files. The rest is for the computation, which needs about 150
-            bytes per list, what `keep_items` keeps, and as much per row of the longest
-            list if it has over 500,000.
-            Python, Keras and a table in memory need more on top. Defaults to `None`:
+            for sorting; what does not fit is written to the folder for temporary files.
+            The rest is for reading files, which takes up to 200 MB, and the
+            computation, which needs about 150 bytes per list, what `keep_items` keeps,
+            and as much per row of the longest list if it has over 500,000. Python and
+            Keras, about 400 MB, and a table in memory come on top. Defaults to `None`:
             most of the available memory.
         progress: function that is called with the numbers of rows and lists done so
             far. Defaults to `None`.
@@ -142,13 +138,13 @@ def evaluate(
         memory_limit,
         keep_items=keep_items,
     )
-    check_progress(progress)
+    per_list.check_progress(progress)
     if type(rows).__module__.startswith("ray.data"):
         from keras_rank.evaluation.lists.ray_data import table_of_dataset
 
         table = table_of_dataset(rows, settings)
     else:
-        table = table_of_rows(rows, settings, progress)
+        table = per_list.table_of_rows(rows, settings, progress)
     return Evaluation(stamped(table, settings), metrics=members, query=query)
 
 
@@ -293,8 +289,8 @@ def evaluate_run(
         truncates=truncates(rules),
         keep_items=keep_items,
     )
-    check_progress(progress)
-    table, left_out = table_of_run(qrels, run, settings, protocol, progress)
+    per_list.check_progress(progress)
+    table, left_out = per_list.table_of_run(qrels, run, settings, protocol, progress)
     return Evaluation(
         stamped(table, settings),
         metrics=members,

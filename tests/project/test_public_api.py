@@ -113,10 +113,15 @@ def test_imports_go_down_only(path):
     assert not {other for other in others if LEVELS[other] >= LEVELS[room]}
 
 
+def test_the_package_does_not_know_the_module_that_starts_it():
+    """It is handed the options: what parses them chooses a backend for the package."""
+    knowing = [x for x in MODULES if "keras_rank_command" in imports_of(x)]
+    assert [*map(place, knowing)] == ["__main__.py"]
+
+
 # The same within `evaluation` and what it reads with: the way of its data, and what is
 # asked of it. The package itself is the empty name.
-PARTS = ["reading", "lists", "report", "evaluation", "comparing", "functions"]
-PARTS += ["", "command"]
+PARTS = ["reading", "lists", "report", "evaluation", "functions", "", "command"]
 EVALUATION = [x for x in MODULES if place(x).startswith(("evaluation/", "reading/"))]
 
 

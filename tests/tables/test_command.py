@@ -13,15 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from commands import run_command
 from pyarrow import parquet
 from tables import rows_of
 
 import keras_rank
 import keras_rank_command
 from keras_rank.evaluation import Evaluation, compare, evaluate
-from keras_rank.evaluation.command import printing, run
+from keras_rank.evaluation.command import printing
 from keras_rank.evaluation.lists import metric_names, settings
-from keras_rank.evaluation.report import comparison
+from keras_rank.evaluation.report import how
 from keras_rank.metrics import NDCG, MeanReciprocalRank
 from keras_rank.reading import runs
 from keras_rank.worth import GAINS
@@ -44,7 +45,7 @@ def in_a_folder(tmp_path, monkeypatch):
 def command(capsys):
     def call(line, expected=0):
         try:
-            exit_code = run(line.split())
+            exit_code = run_command(line.split())
         except SystemExit as end:
             exit_code = end.code
         printed = capsys.readouterr()
@@ -69,7 +70,7 @@ def test_a_run(command, monkeypatch):
         "evaluate qrels - -m mrr map",
         "evaluate -m mrr map -j qrels run",
         # As trec_eval has it, where the files come last.
-        "evaluate -m mrr map qrels run",
+        "evaluate -m mrr map -- qrels run",
     ):
         printed = command(line)
         assert printed.err == ""
@@ -381,17 +382,11 @@ def test_tables_in_html_and_versions(command):
     assert command("--version").out == f"{keras_rank.__version__}\n"
 
 
-def test_patterns_may_follow_metrics(command):
-    plain = command("evaluate base.parquet -m mrr").out
-    assert command("evaluate -m mrr ba*.parquet").out == plain
-    by_market = command("evaluate base.parquet -m mrr --by market").out
-    assert command("evaluate -m mrr --by market base.parquet").out == by_market
-
-
 WRONG = {
     "": "the following arguments are required",
     "foo": "invalid choice: 'foo'",
     "evaluate": "There should be files to read",
+    "evaluate -m mrr qrels run": "before the options or after `--`, as in `-m map --",
     "evaluate qrels": "Qrels should be followed by runs",
     "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
@@ -442,7 +437,7 @@ class Terminal(io.StringIO):
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, command):
     assert command("evaluate qrels run -m mrr").err == ""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert run(["evaluate", "qrels", "run", "-m", "mrr"]) == 0
+    assert run_command(["evaluate", "qrels", "run", "-m", "mrr"]) == 0
     shown = sys.stderr.getvalue()
     assert "\r3 rows read, 2 queries done" in shown
     assert shown.endswith("\r\x1b[K")
@@ -454,7 +449,7 @@ CLOSED = {"stdout": "qrels run", "stderr": "qrels none", "stdin": "qrels -"}
 @pytest.mark.parametrize(("closed", "files"), CLOSED.items())
 def test_streams_that_are_closed(monkeypatch, closed, files):
     monkeypatch.setattr(sys, closed, None)
-    assert run(["evaluate", *files.split()]) == 2
+    assert run_command(["evaluate", *files.split()]) == 2
 
 
 def test_an_error_of_ours_is_no_gate(command, monkeypatch):
@@ -576,7 +571,7 @@ def test_options_accept_what_the_functions_accept():
                 found[name] = set(values.split("|"))
     known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
     known |= {"gains": GAINS, "output": [*printing._TEXTS, "json"]}
-    known |= {"test": comparison.TESTS, "correction": [*comparison.CORRECTIONS, "none"]}
+    known |= {"test": how.TESTS, "correction": [*how.CORRECTIONS, "none"]}
     both = {*settings.CHOICES["duplicates"], *runs.CHOICES["duplicates"]}
     expected = {name: set(values) for name, values in known.items()}
     assert found == {**expected, "duplicates": both}

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from commands import run_command
 from elsewhere import path_of
-from pyarrow import parquet
 from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
-from keras_rank.evaluation.command import run as run_command
 from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
 
@@ -510,14 +509,6 @@ def test_named_columns_beside_known_ones():
     assert values_of(found) == EXPECTED
 
 
-def test_ranks_are_not_taken_for_scores():
-    """Nor the order of ids without numbers for ranks."""
-    ranks = {"1": {"a": 1, "b": 2, "c": 3}, "2": {"x": 1, "a": 2}}
-    assert "are they ranks?" in evaluate_run(QRELS, ranks, ["mrr"]).warnings[0]
-    lists = {"1": ["a", "b"], "2": ["x", "a"]}
-    assert evaluate_run(QRELS, lists, ["mrr"]).warnings == []
-
-
 @pytest.mark.parametrize("rules", ["trec_eval", "keras"])
 def test_ids_without_numbers(rules):
     # By their ids, as trec_eval orders tied items, b would come before a.
@@ -848,20 +839,6 @@ def test_a_metric_is_named_by_any_of_its_spellings(tmp_path, monkeypatch, name):
     assert found.compare(other)["metric"] == ["ndcg@10"]
     worst = other.worst("ndcg@10", 1, baseline=found)
     assert worst[name] == worst["baseline"]
-
-
-def test_what_an_older_version_left_out_is_carried_on(tmp_path):
-    """Version 0.2.0 wrote the number into the schema."""
-    found = evaluate_run({"a": {"x": 1}}, {"a": {"x": 1}, "b": {"x": 1}}, ["mrr"])
-    known = {"metrics": [["mrr", None, 0.0, "up"]], "query": "query_id", "left_out": 3}
-    names = ["health/left out", "health/definition"]
-    schema = {"keras_rank": json.dumps(known)}
-    older = found.table.drop_columns(names).replace_schema_metadata(schema)
-    parquet.write_table(older, tmp_path / "lists.parquet")
-    again = Evaluation.read(tmp_path / "lists.parquet")
-    again.write(tmp_path / "again.parquet")
-    for each in (again, Evaluation.read(tmp_path / "again.parquet")):
-        assert any("judgments are left out (3)" in x for x in each.warnings)
 
 
 # Subtopics.

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from commands import run_command
 from tables import IN_MEMORY, raises, texts
 
 from keras_rank.evaluation import evaluate, evaluate_run
-from keras_rank.evaluation.command import run as run_command
 from keras_rank.metrics import ExpectedReciprocalRank
 from keras_rank.utils import targets_from_qrels
 
@@ -445,16 +445,6 @@ def test_err_as_spelled_in_ir_measures():
     found = evaluate_run(qrels, run, ["ERR@10", "err@10", "ERR", "ERR@1"])
     values = list(found.to_dict().values())
     assert values == pytest.approx([*[expected] * 3, first])
-
-
-@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
-def test_judgments_and_a_run_that_are_swapped(rules):
-    sides = {"qrels": {"x": 2, "y": 0}, "run": {"x": 7.3, "y": 2.1}}
-    qrels, run = (dict.fromkeys("abc", x) for x in sides.values())
-    for judged, found in ((run, qrels), (qrels, run), (run, run), (qrels, qrels)):
-        warnings = evaluate_run(judged, found, ["ndcg@10"], rules=rules).warnings
-        is_asked = any("are `qrels` and `run` swapped?" in each for each in warnings)
-        assert is_asked == (judged is run and found is qrels)
 
 
 def test_some_of_the_queries_that_are_left_out():

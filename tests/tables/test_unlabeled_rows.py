@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from commands import run_command
 from tables import raises, write
 from tables import rows_of as labeled_rows
 
 import keras_rank
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
-from keras_rank.evaluation.command import run as run_command
 from keras_rank.utils import pad_lists
 
 NAN = float("nan")

@@ -35,19 +35,13 @@ _OF_RUNS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limi
 
 
 def given_files(parsed: Namespace) -> list[str]:
-    """The files, also after names: `-m map qrels run`, `--by user rows`."""
+    """The files. Raises if there are none, or one of them does not exist."""
     given: list[str] = parsed.files
-    for option in ("metrics", "by", "keep"):
-        names = getattr(parsed, option)
-        are_files = [
-            os.path.exists(x) or is_table(x) or any(glob.iglob(x)) for x in names
-        ]
-        if not given and any(are_files):
-            first = are_files.index(True)
-            given = names[first:]
-            setattr(parsed, option, names[:first])
     if not given:
-        raise ValueError("There should be files to read. Received: none")
+        raise ValueError(
+            "There should be files to read, before the options or after `--`, as in "
+            "`-m map -- qrels run`. Received: none"
+        )
     for file in given:
         if file != "-":
             files_of("files", file)

@@ -5,26 +5,19 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import gates, inputs, options
-from keras_rank.evaluation.command.printing import (
-    joined,
-    print_results,
-    say,
-    without_notes,
-)
+from keras_rank.evaluation.command import gates, inputs, options, printing
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.plots import require_matplotlib
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, without_notes
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
-from keras_rank_command import parser_of_command
 
 # Tables by their names, warnings, and which gates failed.
 _Report: TypeAlias = tuple[dict[str, Table], list[str], list[str]]
@@ -34,36 +27,35 @@ _ITEMS = 10
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Runs the command, and returns its exit code."""
+def run(parsed: Namespace) -> int:
+    """Runs the command with its options, and returns its exit code."""
     with contextlib.ExitStack() as stack:
         if sys.stderr is None:
             # Closed. The next file that is opened must not take its place.
             nothing = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stderr(nothing))
-        return _run(arguments)
+        return _run(parsed)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(parsed: Namespace) -> int:
     try:
         if sys.stdout is None:
             raise ValueError("Standard output should be open, as results go there.")
-        parsed = parser_of_command().parse_args(arguments)
         commands = {"evaluate": _evaluate, "compare": _compare, "report": _write_page}
         results, notes, failed = commands[parsed.command](parsed)
         try:
-            print_results(results, notes, parsed.output)
+            printing.print_results(results, notes, parsed.output)
             sys.stdout.flush()
         except BrokenPipeError:
             # Its reader has closed the pipe: the rest is dropped.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         for line in failed:
-            say(line)
+            printing.say(line)
         return int(bool(failed))
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
-        say(f"error: {' '.join(str(error).split())}")
+        printing.say(f"error: {' '.join(str(error).split())}")
         return 2
     except Exception:
         # Not 1, which is the code of a gate.
@@ -197,7 +189,7 @@ def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table
         tables["health"] = lambda ev: without_notes(ev.health())
     tables["summary"] = lambda ev: ev.summary(parsed.by, **how)
     return {
-        kind: joined({name: table_of(ev) for name, ev in found.items()})
+        kind: printing.joined({name: table_of(ev) for name, ev in found.items()})
         for kind, table_of in tables.items()
     }
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from keras_rank.reading.layouts import is_table
 from keras_rank.reading.text import PLACE
-from keras_rank_command import EVERY_OPTION, options_of
 
 # What an option without an effect should be left out with.
 _WITHOUT_EFFECT = {
@@ -20,9 +19,9 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
     job = "rows" if parsed.qrels is None else "runs"
     job = job if rows else "lists"
     unused = {
-        name.replace("-", "_"): _WITHOUT_EFFECT[job]
-        for _, name, _, _, jobs, _ in options_of(EVERY_OPTION)
-        if jobs != "all" and job not in jobs.split()
+        name: _WITHOUT_EFFECT[job]
+        for name, files in parsed.effects.items()
+        if job not in files.split() and files != "all"
     }
     if job == "runs":
         both = [parsed.qrels, *rows]

@@ -37,10 +37,8 @@ def joined(tables: Mapping[str, Table]) -> Table:
         name: [value for table in tables.values() for value in table[name]]
         for name in first.columns
     }
-    marks = first.marks
-    if marks is not None:
-        found = [table.marks.are_marked for table in tables.values() if table.marks]
-        marks = marks._replace(are_marked=[x for each in found for x in each])
+    marked = [x for table in tables.values() for x in table.marks.are_marked]
+    marks = first.marks._replace(are_marked=marked)
     shared = [
         x for x in first.notes if all(x in table.notes for table in tables.values())
     ]
@@ -51,11 +49,6 @@ def joined(tables: Mapping[str, Table]) -> Table:
         if note not in shared
     ]
     return Table({"run": runs, **columns}, notes=notes, marks=marks)
-
-
-def without_notes(table: Table) -> Table:
-    """The table without its notes, which are printed as warnings."""
-    return Table(table.columns, marks=table.marks)
 
 
 def say(text: str) -> None:

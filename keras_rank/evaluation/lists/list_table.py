@@ -48,13 +48,6 @@ class ListTable:
         self.rules: str | None = rules or known["rules"]
         _require_columns(table, self.query, self.metric_names)
         columns.require_free_names([self.query, *self.metric_names], self.metric_names)
-        if known["metrics"] and HEALTH + "relevant" in table.column_names:
-            # Version 0.5.0 wrote it of the first metric alone.
-            new = columns.RELEVANT.format(known["metrics"][0].name)
-            renamed = table.rename_columns({HEALTH + "relevant": new})
-            table = renamed.replace_schema_metadata(table.schema.metadata)
-        if left_out is None and LEFT_OUT not in table.column_names:
-            left_out = known["left_out"]
         if left_out is not None:
             table = _with_left_out(table, left_out)
         table = _with_one_definition(table, self.metrics, self.rules)
@@ -98,14 +91,19 @@ class ListTable:
         names = [x for x in self.table.column_names if x.startswith(HEALTH)]
         names = [x for x in names if x != columns.ITEMS]
         found = {name.removeprefix(HEALTH): self.array(name) for name in names}
-        if truncates(self.rules) and "fractional labels" in found:
-            found["truncated labels"] = found["fractional labels"]
+        if not truncates(self.rules):
+            found.pop("fractional labels", None)
         return found
+
+    def health_of(self, name: str) -> Array | None:
+        """One of these columns, if it is there."""
+        is_there = HEALTH + name in self.table.column_names
+        return self.array(HEALTH + name) if is_there else None
 
     @property
     def has_health(self) -> bool:
         """Whether the table has the columns of health, which `per_list` leaves out."""
-        needed = {"items", "judged", "ties", "fractional scores"}
+        needed = {"items", "judged", "ties"}
         for metric in self.metrics:
             needed |= {f"{metric.name}/{order}" for order in columns.ORDERS}
             if metric.k is not None:
@@ -177,27 +175,21 @@ def is_described(table: pa.Schema | pa.Table) -> bool:
 
 def _description_of(table: pa.Table) -> dict[str, Any]:
     """What the schema says of the columns, if anything."""
-    # Version 0.2.0 wrote the number of queries that were left out here.
-    known: dict[str, Any] = {
-        "metrics": [],
-        "query": "",
-        "rules": None,
-        "left_out": None,
-    }
     written = (table.schema.metadata or {}).get(_KEY)
     if written is None:
-        return known
+        return {"query": "", "metrics": [], "rules": None}
     try:
-        described = json.loads(written)
+        described: dict[str, Any] = json.loads(written)
         metrics = [Measured(*metric) for metric in described["metrics"]]
         if not all(isinstance(each.definition, dict | None) for each in metrics):
             raise TypeError
-        query = described["query"]
-        return {**known, **described, "query": query, "metrics": metrics}
+        query, rules = described["query"], described["rules"]
+        return {"query": query, "metrics": metrics, "rules": rules}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            "`table` should have a schema that this version of keras_rank wrote. "
-            f"Received: {written.decode(errors='replace')}"
+            "`table` should have a schema that this version of keras_rank can read: "
+            "otherwise evaluate again. Received: "
+            f"{written.decode(errors='replace')}"
         ) from error
 
 

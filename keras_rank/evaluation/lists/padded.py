@@ -13,13 +13,7 @@ from scipy import stats
 from keras_rank import functional
 from keras_rank.arrays.limits import limits_of
 from keras_rank.backends import Array, backend
-from keras_rank.evaluation.lists.columns import (
-    HEALTH,
-    ORDERS,
-    OWN_WEIGHT,
-    RELEVANT,
-    SPREAD,
-)
+from keras_rank.evaluation.lists import columns
 from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.reading import Reading, check_told_apart, read
@@ -88,13 +82,13 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
     ):
         found[metric.name] = values
         if "weight" in batch:
-            found[OWN_WEIGHT.format(metric.name)] = weights
-        found[RELEVANT.format(metric.name)] = has_relevant
-        for order in ORDERS:
-            spread[SPREAD.format(metric.name, order)] = values.astype("float32")
+            found[columns.OWN_WEIGHT.format(metric.name)] = weights
+        found[columns.RELEVANT.format(metric.name)] = has_relevant
+        for order in columns.ORDERS:
+            spread[columns.SPREAD.format(metric.name, order)] = values.astype("float32")
     if health["ties"].any():
         _set_spread(spread, metrics, batch, np.flatnonzero(health["ties"]))
-    return found | {HEALTH + name: x for name, x in health.items()} | spread
+    return found | {columns.HEALTH + name: x for name, x in health.items()} | spread
 
 
 def _set_spread(
@@ -110,7 +104,7 @@ def _set_spread(
     for gain, members in by_worth.items():
         worth = tied[gain] if isinstance(gain, str) else _worth(tied, gain)
         worth = worth.sum(axis=2) if worth.ndim == 3 else worth
-        for order, ties in ORDERS.items():
+        for order, ties in columns.ORDERS.items():
             ordered = tied
             if ties == "stable":
                 # Items are sorted, as the earlier of tied items comes first.
@@ -119,11 +113,12 @@ def _set_spread(
                 row = np.arange(len(place))[:, None]
                 ordered = {name: values[row, place] for name, values in tied.items()}
             for metric, _, values, _ in _computed(members, ordered, numbers, ties):
-                spread[SPREAD.format(metric.name, order)][chosen] = values
+                spread[columns.SPREAD.format(metric.name, order)][chosen] = values
     for metric in metrics:
         # To some, such as a precision that is averaged over the items found, one
         # more relevant item may be worse.
-        worst, best = (spread[SPREAD.format(metric.name, x)] for x in ("worst", "best"))
+        name = columns.SPREAD.format
+        worst, best = (spread[name(metric.name, x)] for x in ("worst", "best"))
         low, high = np.minimum(worst, best), np.maximum(worst, best)
         is_up = metric._direction == "up"
         worst[:], best[:] = (low, high) if is_up else (high, low)

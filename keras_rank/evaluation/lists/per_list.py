@@ -14,18 +14,7 @@ import pyarrow.compute as pc
 
 from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists import padded
-from keras_rank.evaluation.lists.columns import (
-    HEALTH,
-    ITEMS,
-    LABEL_SUM,
-    LEFT_OUT,
-    NEGATIVE,
-    NO_SCORES,
-    OWN_WEIGHT,
-    PADDING,
-    WEIGHT,
-)
+from keras_rank.evaluation.lists import columns, padded
 from keras_rank.evaluation.lists.kept_items import items_of_lists
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.metrics.base import RankingMetric
@@ -62,12 +51,12 @@ def table_of_run(
     progress: Progress | None = None,
 ) -> tuple[pa.Table, int | None]:
     """Returns one row per query of judgments, and the number of those left out."""
-    columns, order = settings.columns, settings.order
     with connected(settings.memory_limit) as connection:
-        rows = read_run(connection, qrels, run, columns, order, protocol)
+        given = (qrels, run, settings.columns, settings.order, protocol)
+        rows = read_run(connection, *given)
         table = _table_of(rows, settings, progress)
-        known = {LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
-        known |= {} if rows.has_scores else {NO_SCORES: ""}
+        known = {columns.LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
+        known |= {} if rows.has_scores else {columns.NO_SCORES: ""}
         return table.replace_schema_metadata(known), rows.left_out
 
 
@@ -136,11 +125,11 @@ def _whole_lists(rows: Rows, query_name: str) -> Iterator[pa.Table]:
 
 def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
     """Returns the table of whole lists."""
-    columns, is_table = settings.columns, source.left_out is None
+    named, is_table = settings.columns, source.left_out is None
     rows, of_lists = _without_padding(rows, settings) if is_table else (rows, {})
     lists = _Lists.of(rows["query"].combine_chunks())
-    found: dict[str, Any] = {columns.query: lists.queries, **of_lists}
-    for i, name in enumerate(columns.keep):
+    found: dict[str, Any] = {named.query: lists.queries, **of_lists}
+    for i, name in enumerate(named.keep):
         found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
     label, score = rows["label"].to_numpy(), rows["score"].to_numpy()
     read = np.trunc(label) if settings.truncates else label
@@ -158,9 +147,9 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         "score": score,
     }
     _require_grades(settings.metrics, items["label"], lists)
-    if columns.weight is not None:
+    if named.weight is not None:
         is_item, weights = items["label"] >= 0.0, rows["weight"].to_numpy()
-        items["weight"] = _weights(columns.weight, weights, is_item, lists)
+        items["weight"] = _weights(named.weight, weights, is_item, lists)
     numbers = _numbers_of_lists(lists.queries)
     ranked = items
     if "subtopics" in rows.column_names:
@@ -168,25 +157,25 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     found |= padded.values_of_lists(
         settings, ranked, lists.starts, lists.sizes, numbers
     )
-    if columns.weight is None:
-        found[WEIGHT] = np.ones(len(lists.starts))
+    if named.weight is None:
+        found[columns.WEIGHT] = np.ones(len(lists.starts))
     else:
         for metric in settings.metrics:
-            name = OWN_WEIGHT.format(metric.name)
+            name = columns.OWN_WEIGHT.format(metric.name)
             found[name] = _exact(found[name], items["weight"], lists.starts)
     for name, values in _health_of_rows(rows, items, lists, source.ends).items():
-        found[HEALTH + name] = values
-    if columns.item is not None:
-        found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
+        found[columns.HEALTH + name] = values
+    if named.item is not None:
+        found[columns.HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
         if twice and source.twice and settings.duplicates == "error":
             raise source.twice(twice)
     if settings.keep_items is not None:
         kept = (items["label"], items["score"], rows["item"].combine_chunks())
-        found[ITEMS] = items_of_lists(*kept, lists.of_row, settings.keep_items)
+        found[columns.ITEMS] = items_of_lists(*kept, lists.of_row, settings.keep_items)
     metrics = [metric.name for metric in settings.metrics]
-    names = [columns.query, *columns.keep, *metrics]
-    names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
-    names += [name for name in found if name.startswith(HEALTH)]
+    names = [named.query, *named.keep, *metrics]
+    names += [*map(columns.OWN_WEIGHT.format, metrics), columns.WEIGHT]
+    names += [name for name in found if name.startswith(columns.HEALTH)]
     return pa.table({name: _column(found[name]) for name in names if name in found})
 
 
@@ -202,10 +191,10 @@ def _without_padding(
     lists, label = _Lists.of(rows["query"].combine_chunks()), rows["label"].to_numpy()
     is_item = label >= 0.0
     padding = lists.counts(~is_item)
-    counts = {PADDING: padding}
+    counts = {columns.PADDING: padding}
     if any(metric._compares_labels for metric in settings.metrics):
         # -1 is the usual sign of padding, so that nobody means it as a label.
-        counts[NEGATIVE] = lists.counts((label < 0.0) & (label != -1.0))
+        counts[columns.NEGATIVE] = lists.counts((label < 0.0) & (label != -1.0))
     if not padding.any():
         return rows, counts
     labels = pa.array(label, mask=~is_item)
@@ -244,7 +233,6 @@ def _health_of_rows(
         "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
         "fractional labels": np.floor(label) < label,
-        "fractional scores": np.floor(score) < score,
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0
@@ -254,8 +242,7 @@ def _health_of_rows(
     labels = np.maximum(items["label"], 0.0)
     return {
         **{name: lists.counts(counted) for name, counted in is_counted.items()},
-        "ranks": _are_ranks(score, lists),
-        LABEL_SUM: np.add.reduceat(labels, lists.starts),
+        columns.LABEL_SUM: np.add.reduceat(labels, lists.starts),
     }
 
 
@@ -299,20 +286,6 @@ def _duplicates(
     if len(again):
         twice = lists.queries[of_list[0]].as_py(), codes.dictionary[item[0]].as_py()
     return np.bincount(of_list, minlength=len(lists.starts)).astype(np.int32), twice
-
-
-def _are_ranks(scores: Array, lists: _Lists) -> Array:
-    """Whether the scores of two or more items are 1, 2, 3, ... or 0, 1, 2, ..."""
-    sizes = lists.counts(~np.isnan(scores))
-    lowest = np.fmin.reduceat(scores, lists.starts)
-    with np.errstate(invalid="ignore", over="ignore"):
-        places = scores - lowest[lists.of_row]
-    is_place = (places < sizes[lists.of_row]) & (np.floor(places) == places)
-    seen = np.zeros(len(scores), "bool")
-    seen[(lists.starts[lists.of_row] + places)[is_place].astype("int64")] = True
-    are: Array = (sizes > 1) & (lists.counts(seen) == sizes)
-    are &= np.isin(lowest, (0.0, 1.0))
-    return are.astype("int32")
 
 
 def _numbers_of_lists(queries: pa.Array) -> Array:

@@ -7,16 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keras_rank.arguments import check_choice, check_fraction, check_positive
+from keras_rank.arguments import check_choice, check_positive
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import LABEL_SUM
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.report import plots, summary, table
+from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values, corrected
 
-TESTS = ("t", "permutation")
-CORRECTIONS = ("holm", "bh", "by")
 # What a model is called that has no name.
 _NEW = "the new one"
 # The columns of a comparison, without those of the slices, which follow the first.
@@ -103,52 +102,39 @@ class Comparison(table.Table):
 
 
 def compared(
-    baseline: ListTable,
-    models: Mapping[str, ListTable],
-    by: str | Sequence[str] | None,
-    test: str,
-    correction: str | None,
-    cluster: str | None,
-    confidence: float,
+    baseline: ListTable, models: Mapping[str, ListTable], how: How
 ) -> Comparison:
     """Compares models with a baseline, as `compare` does with evaluations."""
-    check_choice("test", test, TESTS)
-    if correction is not None:
-        check_choice("correction", correction, CORRECTIONS)
-    confidence = check_fraction("confidence", confidence)
     if len(models) > 1 and baseline.query == "model":
         raise ValueError(
             "`models` should be compared one at a time if queries are in a column "
             f"named 'model', which would name the models. Received: {list(models)}"
         )
     rows: list[dict[str, Any]] = []
-    notes = summary.notes_of_labels(baseline)
-    notes += summary.notes_of_scores(baseline, " of the baseline")
+    notes = summary.notes_of_rows(baseline, " of the baseline")
     differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
         notes += _notes_of(name or _NEW, model, baseline, places)
         pairs = _pairs_of(model, baseline, places)
-        of_model_alone = summary.notes_of_labels(model)
-        of_model_alone += summary.notes_of_scores(model, f" of {name or _NEW}")
+        of_model_alone = summary.notes_of_rows(model, f" of {name or _NEW}")
         notes += [x for x in of_model_alone if x not in notes]
         differences.append(_differences(of_model, baseline, pairs, places))
-        by = summary.slice_columns(model, by, _COLUMNS)
-        how = (by, cluster, confidence, test == "permutation")
-        rows += [{**of_model, **x} for x in summary.estimates_of(model, pairs, *how)]
-    notes += summary.of_few_lists(rows, cluster)
-    p = corrected(np.array([row["p"] for row in rows]), correction)
+        summary.require_slices(model, how.by, _COLUMNS)
+        rows += [{**of_model, **x} for x in summary.estimates_of(model, pairs, how)]
+    notes += summary.of_few_lists(rows, how.cluster)
+    p = corrected(np.array([row["p"] for row in rows]), how.correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
-    unused = {"corrected_p"} if correction is None else set()
+    unused = {"corrected_p"} if how.correction is None else set()
     unused |= {"model"} if len(models) == 1 else set()
-    names = [x for x in ("model", *(by or []), *_COLUMNS[1:]) if x not in unused]
+    names = [x for x in ("model", *how.by, *_COLUMNS[1:]) if x not in unused]
     return Comparison(
         table.columns_of(rows, names),
         notes=notes,
         # The differences are missing for models without the metric.
         differences=pa.concat_tables(differences, promote_options="default"),
-        confidence=confidence,
+        confidence=how.confidence,
         models=list(models),
     )
 
@@ -271,7 +257,7 @@ def _notes_of(
                 f"Warning: queries that only {owner} has are left out "
                 f"({len(numbers)}): {names}."
             )
-    mine, theirs = (lists.health.get(LABEL_SUM) for lists in (model, baseline))
+    mine, theirs = (lists.health_of(LABEL_SUM) for lists in (model, baseline))
     if mine is not None and theirs is not None:
         are_equal = np.isclose(mine[has_pair], theirs[places[has_pair]])
         if not are_equal.all():

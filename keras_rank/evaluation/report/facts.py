@@ -9,16 +9,14 @@ from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.lists.provenance import stamp_of
 from keras_rank.evaluation.report import plots
+from keras_rank.evaluation.report.how import CORRECTIONS, TESTS, How
 from keras_rank.evaluation.report.summary import notes_of_labels, rules_of
 from keras_rank.evaluation.report.table import Table
-
-_TESTS = {"t": "paired t-test", "permutation": "permutation test"}
-_CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
 
 
 def counts_of(lists: ListTable) -> str:
     """The numbers of lists and items."""
-    found, items = counted(len(lists), "list"), lists.health.get("items")
+    found, items = counted(len(lists), "list"), lists.health_of("items")
     return found if items is None else f"{found}, {counted(int(items.sum()), 'item')}"
 
 
@@ -27,22 +25,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def tests_of(how: Mapping[str, Any]) -> str:
+def tests_of(how: How) -> str:
     """What p is, in a comparison."""
-    cluster, correction = how["cluster"], how["correction"]
-    units = "" if cluster is None else f" of lists clustered by {cluster}"
+    units = "" if how.cluster is None else f" of lists clustered by {how.cluster}"
     corrected = "It is not corrected for the number of comparisons."
-    if correction is not None:
-        method = f"{_CORRECTIONS[correction]}'s method"
+    if how.correction is not None:
+        method = f"{CORRECTIONS[how.correction]}'s method"
         corrected = f"corrected_p is corrected for all rows by {method}."
     return (
         "A difference is the new value minus that of the baseline, list by list. p is "
-        f"that of the {_TESTS[how['test']]}{units}: the probability that chance alone "
+        f"that of the {TESTS[how.test]}{units}: the probability that chance alone "
         f"gives such a difference, or a larger one. {corrected}"
     )
 
 
-def result_of(lists: ListTable, table: Table, how: Mapping[str, Any]) -> str:
+def result_of(lists: ListTable, table: Table, how: How) -> str:
     """The first row of a summary, or of a comparison, in a sentence."""
     row = table.rows[0]
     is_up = lists.measured(row["metric"]).direction == "up"
@@ -57,10 +54,10 @@ def result_of(lists: ListTable, table: Table, how: Mapping[str, Any]) -> str:
     change = row["difference"]
     side = "above" if change >= 0.0 else "below"
     verdict = "not a significant difference"
-    if table.marks is not None and table.marks.are_marked[0]:
+    if table.marks.are_marked[0]:
         verdict = f"significantly {'better' if is_up == (change > 0) else 'worse'}"
     p = plots.written_p(table)[0].rstrip("*")
-    if p and how["correction"] is not None:
+    if p and how.correction is not None:
         p = f"corrected {p}"
     return (
         f"{value}, which is {abs(change):.4f} {side} the baseline's "
@@ -68,16 +65,16 @@ def result_of(lists: ListTable, table: Table, how: Mapping[str, Any]) -> str:
     )
 
 
-def _interval_of(row: Mapping[str, Any], how: Mapping[str, Any]) -> str:
+def _interval_of(row: Mapping[str, Any], how: How) -> str:
     if math.isnan(row["low"]):
         return ""
     return (
-        f", with a {100 * how['confidence']:g}% confidence interval from "
+        f", with a {100 * how.confidence:g}% confidence interval from "
         f"{row['low']:.4f} to {row['high']:.4f}"
     )
 
 
-def facts_of(lists: ListTable, how: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def facts_of(lists: ListTable, how: How) -> Iterator[tuple[str, str]]:
     """Yields names and values of what an evaluation is, and how it was made."""
     stamp = stamp_of(lists.table)
     yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
@@ -94,12 +91,11 @@ def facts_of(lists: ListTable, how: Mapping[str, Any]) -> Iterator[tuple[str, st
         names = [name for name, x in stamp["ties"].items() if x == order]
         of = "" if len(names) == len(stamp["ties"]) else f" ({', '.join(names)})"
         yield "Tied items", order + of
-    level, cluster = 100 * how["confidence"], how["cluster"]
-    units = "independent lists" if cluster is None else f"lists clustered by {cluster}"
-    yield (
-        "Intervals",
-        f"{level:g}%, of {units}: Student's t, or Wilson's if all values are 0 or 1",
-    )
+    units = "independent lists"
+    if how.cluster is not None:
+        units = f"lists clustered by {how.cluster}"
+    kind = "Student's t, or Wilson's if all values are 0 or 1"
+    yield "Intervals", f"{100 * how.confidence:g}%, of {units}: {kind}"
     versions = ", ".join(map(" ".join, stamp["versions"].items()))
     yield "Evaluated by", versions or "an unknown version of keras_rank"
     yield "Page by", f"keras_rank {keras_rank.__version__}"

@@ -57,8 +57,6 @@ _SOUGHT = {
     "for all items: their order says nothing about the model",
     ("NaN scores", "nan", None, 0.0): "have scores that are NaN: these items count as "
     "not retrieved",
-    ("scores like ranks", "ranks", None, 0.5): "have the scores 1, 2, 3, ... or 0, 1, "
-    "2, ...: are they ranks? Higher scores are better, so multiply ranks by -1",
     ("nothing judged", "unjudged", None, 0.5): "have no judged items with a score: do "
     "the judgments and the run have the same item ids?",
     ("duplicated items", "duplicates", None, 0.0): "have duplicate items: each "
@@ -70,11 +68,8 @@ _SOUGHT = {
     "that compare them",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
-    ("truncated labels", "truncated labels", None, 0.0): "have labels that are "
+    ("truncated labels", "fractional labels", None, 0.0): "have labels that are "
     "fractions, which trec_eval truncates: 0.5 counts as 0, and 1.9 as 1",
-    # Not checked if scores are fractions too.
-    ("labels like scores", "fractional labels", None, 0.5): "have labels that are "
-    "fractions, while all scores are integers: are `label` and `score` swapped?",
 }
 
 
@@ -92,9 +87,7 @@ _BELOW_THRESHOLD = (
     ". The labels above 0 of {} of them are below `relevance_threshold`, {:g}"
 )
 # The checks of scores, of which lists without results have none.
-_OF_RESULTS = ("constant scores", "scores like ranks", "nothing judged")
-# What may be swapped in tables, and in runs.
-_SWAPPED = ("`label` and `score`", "`qrels` and `run`")
+_OF_RESULTS = ("constant scores", "nothing judged")
 # The start of the checks of ties, which metrics follow.
 _TIES = "ties of "
 # Checks that a run does not fail: its items are those found in a collection, or judged.
@@ -126,7 +119,7 @@ def checks_of(lists: ListTable) -> list[Check]:
         checks = [
             x._replace(threshold=1.0, warning="")
             if x.check.startswith(_NOT_OF_RUNS)
-            else x._replace(warning=x.warning.replace(*_SWAPPED))
+            else x
             for x in checks
         ]
     tied = int(np.sum(columns["ties"]))
@@ -221,8 +214,6 @@ def _argument(metric: Measured, name: str) -> Any:
 
 def _checks_of_lists(columns: dict[str, Array]) -> Iterator[Check]:
     """Yields the checks of lists, by columns, of which those not known are missing."""
-    if np.any(columns["fractional scores"] > 0):
-        columns = {k: v for k, v in columns.items() if k != "fractional labels"}
     has_few = _has_few_judgments(columns, _FEW_JUDGMENTS)
     for (name, column, number, threshold), warning in _SOUGHT.items():
         if column in columns:

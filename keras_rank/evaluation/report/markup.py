@@ -8,7 +8,7 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, without_notes
 
 _FOLDER = pathlib.Path(__file__).with_name("templates")
 _PART = re.compile(r'<template id="(\w+)">\n(.*?)</template>', re.DOTALL)
@@ -39,8 +39,7 @@ def section(title: str, body: Iterable[Html]) -> Html:
 
 def table(found: Table, label: str) -> Html:
     """A table that scrolls by itself where it is wide, without its notes."""
-    found = Table(found.columns, marks=found.marks)
-    return filled("table", table=Html(found.to_html()), label=label)
+    return filled("table", table=Html(without_notes(found).to_html()), label=label)
 
 
 def warnings(texts: Sequence[str]) -> Html:

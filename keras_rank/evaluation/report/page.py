@@ -8,6 +8,7 @@ from typing import Any
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report import facts, health, markup, plots, worst_lists
 from keras_rank.evaluation.report.comparison import compared
+from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.markup import Html, filled, section
 from keras_rank.evaluation.report.summary import summarized
 from keras_rank.evaluation.report.table import Table, rows_where
@@ -23,24 +24,21 @@ class Page:
     Attributes:
         new: the evaluation.
         baseline: what it is compared with, if anything.
-        by: the columns of slices, if any.
-        how: the arguments of `compare` except for `by`.
+        how: how means and differences are estimated.
         title: the title.
         names: the names of the evaluation and of the baseline, if they are given.
     """
 
     new: ListTable
     baseline: ListTable | None
-    by: Sequence[str]
-    how: Mapping[str, Any]
+    how: How
     title: str
     names: Sequence[str]
 
     def html(self) -> Html:
         """The page."""
-        whole = self._estimates([])
-        sections = [*self._comparison(whole), self._summary(whole)]
-        sections += [*self._slices(whole), self._trust()]
+        whole = self._estimates(self.how._replace(by=[]))
+        sections = [*self._whole(whole), *self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
@@ -63,42 +61,32 @@ class Page:
             )
         return "".join(f"{x}: {y}. " for x, y in zip(roles, names, strict=False))
 
-    def _estimates(self, by: Sequence[str]) -> Table:
+    def _estimates(self, how: How) -> Table:
         """The differences from the baseline, or the means if there is none."""
         if self.baseline is None:
-            return self._means(by)
-        return compared(self.baseline, {"": self.new}, by, **self.how)
+            return summarized(self.new, how)
+        return compared(self.baseline, {"": self.new}, how)
 
-    def _means(self, by: Sequence[str]) -> Table:
-        cluster, level = self.how["cluster"], self.how["confidence"]
-        return summarized(self.new, by, cluster, level)
-
-    def _comparison(self, whole: Table) -> list[Html]:
-        if self.baseline is None:
-            return []
+    def _whole(self, whole: Table) -> list[Html]:
+        """The sections of what is estimated over all lists."""
         body = [
             *self._plots(whole, self._scale, "all"),
-            markup.table(whole, "Differences from the baseline"),
+            markup.table(whole, self._what),
             *_notes(whole),
-            filled("note", text=facts.tests_of(self.how)),
         ]
-        return [section("Compared with the baseline", body)]
-
-    def _summary(self, whole: Table) -> Html:
         if self.baseline is None:
-            pictures, notes = self._plots(whole, self._scale, "all"), _notes(whole)
-            body = [*pictures, markup.table(whole, "Means"), *notes]
-        else:
-            means = self._means([])
-            body = [markup.table(means, "Means"), *_notes(means, whole)]
-        return section("Means", body)
+            return [section(self._what, body)]
+        body.append(filled("note", text=facts.tests_of(self.how)))
+        means = summarized(self.new, self.how._replace(by=[]))
+        of_means = [markup.table(means, "Means"), *_notes(means, whole)]
+        return [section("Compared with the baseline", body), section("Means", of_means)]
 
     def _slices(self, whole: Table) -> list[Html]:
-        if not self.by:
+        if not self.how.by:
             return []
-        every = self._estimates(self.by)
-        found = _largest(every, self.by)
-        name = " and ".join(self.by)
+        every = self._estimates(self.how)
+        found = _largest(every, self.how.by)
+        name = " and ".join(self.how.by)
         body = [
             *self._plots(found, lambda row: str(row["metric"]), "by"),
             markup.table(found, f"By {name}"),
@@ -137,6 +125,11 @@ class Page:
             "How this was computed", [filled("facts", facts=markup.joined(items))]
         )
 
+    @property
+    def _what(self) -> str:
+        """What is estimated."""
+        return "Means" if self.baseline is None else "Differences from the baseline"
+
     def _scale(self, row: Mapping[str, Any]) -> str:
         return str(self.new.measured(row["metric"]).lowest)
 
@@ -150,11 +143,10 @@ class Page:
             panel: function from a row to its panel.
             of: a name of the plots.
         """
-        what, value = "Means", "value"
-        if self.baseline is not None:
-            what, value = "Differences from the baseline", "difference"
-        label = f"{what}, with {100 * self.how['confidence']:g}% confidence intervals."
-        if self.baseline is not None and self.how["correction"] is not None:
+        value = "value" if self.baseline is None else "difference"
+        level = 100 * self.how.confidence
+        label = f"{self._what}, with {level:g}% confidence intervals."
+        if self.baseline is not None and self.how.correction is not None:
             label += " p is corrected."
         panels = [panel(row) for row in table]
         found: list[Html] = []

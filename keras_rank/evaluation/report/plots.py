@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, required
 
 # The longest name of a row, and of a model, that leaves room for the plot.
 _LONGEST = 32
@@ -42,13 +42,7 @@ _PAGE_STYLE: Any = {
 
 def require_matplotlib(what: str) -> None:
     """Raises unless Matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"`{what}` needs Matplotlib, which the extra `plot` installs: "
-            f"`pip install matplotlib`. Received: {error}"
-        ) from error
+    required("matplotlib", what, "Matplotlib, which the extra `plot` installs")
 
 
 def axes_of(ax: Any, rows: int | None = None) -> Any:

@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.arguments import check_fraction
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import HEALTH, PADDING
 from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import truncates
+from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values, estimate
 from keras_rank.evaluation.report.table import Table, columns_of
 
 # The numbers of lists, and of units of a row. No kept column has such a name.
 _NUMBERS, _UNITS = "health/", "health/units"
-# The numbers of items of a list, and of those with a label.
-ITEMS, JUDGED = f"{HEALTH}items", f"{HEALTH}judged"
 # The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
 # With fewer lists, or clusters of them, intervals are rough.
@@ -25,20 +23,18 @@ _FEW = 10
 _TOOLS = {"trec_eval": " (version 10)", "trec_eval-9": " (version 9, pytrec_eval)"}
 
 
-def summarized(
-    lists: ListTable, by: str | Sequence[str] | None, cluster: str | None, level: float
-) -> Table:
+def summarized(lists: ListTable, how: How) -> Table:
     """Returns the means and their errors, as `Evaluation.summary` does."""
-    confidence = check_fraction("confidence", level)
-    by = slice_columns(lists, by, _COLUMNS)
+    require_slices(lists, how.by, _COLUMNS)
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
-    rows = [*estimates_of(lists, metrics, by, cluster, confidence)]
+    rows = [*estimates_of(lists, metrics, how)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
-    notes += [*notes_of_labels(lists), *notes_of_scores(lists)]
-    if np.any(lists.health.get("truncated labels", 0)):
+    notes += notes_of_rows(lists)
+    fractional = lists.health_of("fractional labels")
+    if truncates(lists.rules) and fractional is not None and fractional.any():
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
-    notes += of_few_lists(rows, cluster)
-    return Table(columns_of(rows, [*by, *_COLUMNS]), notes=notes)
+    notes += of_few_lists(rows, how.cluster)
+    return Table(columns_of(rows, [*how.by, *_COLUMNS]), notes=notes)
 
 
 def rules_of(rules: str) -> str:
@@ -52,23 +48,31 @@ def unlabeled_of(lists: ListTable) -> tuple[str, int, int] | None:
 
     It is `None` for a run, and if the numbers are not known.
     """
-    known = set(lists.table.column_names)
-    if lists.rules is not None or not {ITEMS, JUDGED} <= known:
+    names = ("items", "judged", "padding")
+    items, judged, padding = (
+        None if found is None else int(found.sum())
+        for found in map(lists.health_of, names)
+    )
+    if lists.rules is not None or items is None or judged is None:
         return None
-    items, judged = (int(lists.array(name).sum()) for name in (ITEMS, JUDGED))
-    if PADDING in known:
-        padding = int(lists.array(PADDING).sum())
+    if padding is not None:
         return "drop", padding, items + padding
     return "irrelevant", items - judged, items
 
 
-def notes_of_scores(lists: ListTable, owner: str = "") -> list[str]:
-    """Says how many rows of a table have no scores, if any, and whose these are."""
-    found = lists.health.get("unscored")
-    if lists.rules is not None or found is None or not found.any():
+def notes_of_rows(lists: ListTable, owner: str = "") -> list[str]:
+    """Says how many rows of a table have no labels, and no scores, and whose."""
+    return notes_of_labels(lists) + _notes_of_scores(lists, owner)
+
+
+def _notes_of_scores(lists: ListTable, owner: str) -> list[str]:
+    found, items = (lists.health_of(name) for name in ("unscored", "items"))
+    if lists.rules is not None or found is None or items is None or not found.any():
         return []
-    number, items = int(found.sum()), int(lists.array(ITEMS).sum())
-    return [f"Missing scores{owner}: {number:,} of {items:,} items, not retrieved."]
+    return [
+        f"Missing scores{owner}: {found.sum():,} of {items.sum():,} items, not "
+        "retrieved."
+    ]
 
 
 def notes_of_labels(lists: ListTable) -> list[str]:
@@ -97,53 +101,42 @@ def of_few_lists(rows: Sequence[Mapping[str, Any]], cluster: str | None) -> list
     ]
 
 
-def slice_columns(
-    lists: ListTable, by: str | Sequence[str] | None, others: Sequence[str]
-) -> list[str]:
-    """The columns of slices, which must differ from the others of the result."""
-    names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
-    for name in names:
+def require_slices(lists: ListTable, by: Sequence[str], others: Sequence[str]) -> None:
+    """Raises for slices that were not kept, or are other columns of the result."""
+    for name in by:
         _require_kept(lists, "by", name)
         if name in others:
             raise ValueError(
                 "`by` should not name a column of the result: "
                 f"{', '.join(others)}. Received: by={name!r}"
             )
-    return names
 
 
 def estimates_of(
-    lists: ListTable,
-    metrics: Mapping[str, tuple[Values, ...]],
-    by: Sequence[str],
-    cluster: str | None,
-    confidence: float,
-    permute: bool = False,
+    lists: ListTable, metrics: Mapping[str, tuple[Values, ...]], how: How
 ) -> Iterator[dict[str, Any]]:
     """Yields a row for each slice and metric: its mean, or its mean difference.
 
     Args:
         lists: the lists.
         metrics: the values of each metric, and those of a baseline, if there is one.
-        by: the columns of slices.
-        cluster: the column of clusters, if there are any.
-        confidence: the confidence level of intervals.
-        permute: as for `estimate`.
+        how: how they are estimated.
     """
-    clusters = _clusters_of(lists, cluster)
+    clusters, confidence = _clusters_of(lists, how.cluster), how.confidence
     lowest = {
         x.name: x.lowest
         for x in lists.metrics
         if x.lowest is not None
         and all(values.are_from(x.lowest) for values in metrics.get(x.name, ()))
     }
-    for slice_, chosen in _slices_of(lists, by):
+    for slice_, chosen in _slices_of(lists, how.by):
         for name, (new, *old) in metrics.items():
             known = ~np.isnan(sum(x.values[chosen] for x in (new, *old)))
             counted = chosen[known]
             of_cluster = None if clusters is None else clusters[counted]
             mean, *before = (x.mean(counted) for x in (new, *old))
             change = mean - before[0] if before else mean
+            permute = how.test == "permutation"
             found = estimate(change, of_cluster, confidence, permute)
             if name in lowest:
                 low = lowest[name]

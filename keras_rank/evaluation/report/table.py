@@ -1,6 +1,7 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
 import html
+import importlib
 import itertools
 import json
 import math
@@ -62,7 +63,8 @@ class Table:
         marks: Marks | None = None,
     ) -> None:
         self.columns = {name: list(values) for name, values in columns.items()}
-        self.notes, self.marks = list(notes), marks
+        self.notes = list(notes)
+        self.marks = marks or Marks("", [False] * len(self))
         sizes = {name: len(values) for name, values in self.columns.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(
@@ -116,10 +118,9 @@ class Table:
     def to_html(self) -> str:
         """Returns the table in HTML, as notebooks show it. Marked rows are bold."""
         (head, *body), sides = self._cells(), self._are_numbers()
-        marked = self.marks.are_marked if self.marks else [False] * len(body)
         rows = [
             _row("td", row, sides, is_marked)
-            for row, is_marked in zip(body, marked, strict=True)
+            for row, is_marked in zip(body, self.marks.are_marked, strict=True)
         ]
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._lines_below())
         top = f"<thead>{_row('th', head, sides)}</thead>"
@@ -160,7 +161,7 @@ class Table:
     def shown(self, name: str, unmarked: str = "") -> list[str]:
         """The cells of a column as people read them. Marked ones end in a star."""
         cells = [_short(name, value) for value in self[name]]
-        if self.marks is None or name != self.marks.column or not self._has_marks:
+        if name != self.marks.column or not any(self.marks.are_marked):
             return cells
         ends = ("*" if x else unmarked for x in self.marks.are_marked)
         return list(map("".join, zip(cells, ends, strict=True)))
@@ -169,24 +170,29 @@ class Table:
         columns = [[name, *self.shown(name, unmarked)] for name in self.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    @property
-    def _has_marks(self) -> bool:
-        return self.marks is not None and any(self.marks.are_marked)
-
     def _lines_below(self) -> list[str]:
-        meaning = self.marks.meaning if self._has_marks and self.marks else ""
-        return [*([f"* {meaning}"] if meaning else []), *self.notes]
+        has_meaning = self.marks.meaning and any(self.marks.are_marked)
+        return [f"* {self.marks.meaning}"] * bool(has_meaning) + self.notes
+
+
+def required(module: str, what: str, called: str) -> Any:
+    """A module that something needs. Raises unless it is installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"`{what}` needs {called}: `pip install {module}`. Received: {error}"
+        ) from error
 
 
 def pandas() -> Any:
     """The module. Raises unless it is installed."""
-    try:
-        import pandas as found
-    except ImportError as error:
-        raise ImportError(
-            f"`to_pandas` needs pandas: `pip install pandas`. Received: {error}"
-        ) from error
-    return found
+    return required("pandas", "to_pandas", "pandas")
+
+
+def without_notes(table: Table) -> Table:
+    """The table without its notes, which are shown elsewhere."""
+    return Table(table.columns, marks=table.marks)
 
 
 def columns_of(
@@ -202,10 +208,8 @@ def rows_where(table: Table, are_chosen: Sequence[bool]) -> Table:
         name: list(itertools.compress(values, are_chosen))
         for name, values in table.columns.items()
     }
-    marks = table.marks
-    if marks is not None:
-        marked = list(itertools.compress(marks.are_marked, are_chosen))
-        marks = marks._replace(are_marked=marked)
+    marked = list(itertools.compress(table.marks.are_marked, are_chosen))
+    marks = table.marks._replace(are_marked=marked)
     return Table(columns, notes=table.notes, marks=marks)
 
 
