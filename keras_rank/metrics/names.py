@@ -20,6 +20,7 @@ from keras_rank.metrics.binary import (
     RecallAtK,
     RPrecision,
 )
+from keras_rank.metrics.diversity import Personalization
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import (
@@ -67,6 +68,7 @@ _METRICS: tuple[Callable[..., Member], ...] = (
     SubtopicRecall,
     Coverage,
     Gini,
+    Personalization,
 )
 _CAPPED = functools.partial(RecallAtK, normalizer="clipped")
 BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS} | {
@@ -77,8 +79,12 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
     "spearman": SpearmanCorrelation,
 }
 
-# Those that no string can stand for.
-_OF_POPULARITY = {"novelty": "Novelty", "average_popularity": "AveragePopularity"}
+# Those that no string can stand for, as they need numbers of items.
+_OF_NUMBERS = {
+    "novelty": ("Novelty", "popularity"),
+    "average_popularity": ("AveragePopularity", "popularity"),
+    "intra_list_diversity": ("IntraListDiversity", "item_vectors"),
+}
 
 # The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
 # for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
@@ -147,9 +153,10 @@ def question_of(string: str) -> str:
     if k is not None and _F.fullmatch(name):
         # F2 and F.5 are other metrics.
         return ""
-    if name in _OF_POPULARITY:
-        call = f"{_OF_POPULARITY[name]}(k={k or 10}, popularity=...)"
-        return f". It needs the popularity of items: `keras_rank.metrics.{call}`"
+    if name in _OF_NUMBERS:
+        metric, argument = _OF_NUMBERS[name]
+        call = f"keras_rank.metrics.{metric}(k={k or 10}, {argument}=...)"
+        return f". It needs the `{argument}`: `{call}`"
     meant = closest(name, _MEANT)
     at_k = "" if k is None else f"@{k}"
     return "" if meant is None else f'. Did you mean "{meant}{at_k}"?'

@@ -35,6 +35,9 @@ class OrderedMetric(PlacedMetric):
     # Whether `y_true` holds ids.
     sparse_labels = False
 
+    # Whether its result has a standard error.
+    _has_error = True
+
     # Whether a group has its sums.
     _in_group = False
 
