@@ -220,7 +220,11 @@ def test_compiled(way, rng):
         batch = labels[part], scores[part], np.ones_like(scores[part])
         update(*batch)
         eager.update_state(*batch)
-    np.testing.assert_equal(*map(utils.export_state, (group, eager)))
+    states = [utils.export_state(metric) for metric in (group, eager)]
+    counts = [{x: n for x, n in each.items() if n.dtype == "int32"} for each in states]
+    np.testing.assert_equal(*counts)
+    # The last bit of a mean of values depends on how it is compiled.
+    assert results(group) == pytest.approx(results(eager), rel=1e-6)
 
 
 def model_with(metrics, loss):
