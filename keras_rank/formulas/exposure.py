@@ -62,13 +62,14 @@ def intra_list_diversity(unit_vectors: Tensor, ids: Tensor) -> tuple[Tensor, Ten
 
     Args:
         unit_vectors: tensor of shape `(items + 1, size)`. The last one is of zeros.
-        ids: int32 tensor of shape `(batch, k)`. Those below 0 are padding.
+        ids: int32 tensor of shape `(batch, k)`. Those of no item are padding.
 
     Returns:
         A tensor of shape `(batch,)`, and whether there are pairs.
     """
-    is_shown = ids >= 0
-    rows = backend.where(is_shown, ids, unit_vectors.shape[0] - 1)
+    items = unit_vectors.shape[0] - 1
+    is_shown = ops.logical_and(ids >= 0, ids < items)
+    rows = backend.where(is_shown, ids, items)
     vectors = backend.take_rows(unit_vectors, rows)
     of_sum = ops.sum(ops.sum(vectors, axis=1) ** 2, axis=1)
     similar = of_sum - ops.sum(vectors**2, axis=(1, 2))

@@ -268,10 +268,7 @@ def updates_of(
         seen, lists = read_shown(showing, given, key, members[0].lists_seen.value)
         for member in members:
             new = member._with(member._sums, seen)
-            names = member._forms(items)
-            updates += [
-                (getattr(member, x), y) for x, y in zip(names, new, strict=True)
-            ]
+            updates += zip(member._sum_variables, new, strict=True)
             updates.append((member.lists_seen, member.lists_seen.value + lists))
     return updates
 

@@ -57,7 +57,7 @@ class RankingMetrics(PlacedMetric):
             group its own prefix. Defaults to `""`.
         standard_errors: bool. Whether the results include the standard error of each
             member, right after its value: `ndcg_at_10_stderr`. Metrics of exposure have
-            none. Defaults to `False`.
+            none, but for `IntraListDiversity`. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -140,7 +140,7 @@ class RankingMetrics(PlacedMetric):
         """Returns a dict from the names of the members to their standard errors.
 
         See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
-        Metrics of exposure have none.
+        Metrics of exposure have none, but for `IntraListDiversity`.
         """
         return {
             self.prefix + member.name: member.standard_error()
