@@ -156,7 +156,9 @@ def _require_own_config(metric: OrderedMetric) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """An argument of a metric: functions by their names, arrays by a few numbers."""
+    """An argument: functions by their names, arrays by a few numbers or a shape."""
     if callable(value):
         return getattr(value, "__name__", None) or repr(value)
+    if getattr(value, "ndim", 1) > 1:
+        return f"array of shape {value.shape}"
     return reprlib.repr(value.tolist() if hasattr(value, "tolist") else value)
