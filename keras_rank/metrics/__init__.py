@@ -17,6 +17,7 @@ from keras_rank.metrics.binary import (
     RecallAtK,
     RPrecision,
 )
+from keras_rank.metrics.diversity import IntraListDiversity, Personalization
 from keras_rank.metrics.exposure import Coverage, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
@@ -52,12 +53,14 @@ __all__ = [
     "FallOut",
     "Gini",
     "HitRate",
+    "IntraListDiversity",
     "KendallTau",
     "MeanAveragePrecision",
     "MeanAveragePrecisionAtR",
     "MeanReciprocalRank",
     "Novelty",
     "PairwiseAccuracy",
+    "Personalization",
     "PrecisionAtK",
     "PrecisionIA",
     "RPrecision",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import keras
+from keras import ops
 
 from keras_rank.arguments import (
     Seed,
@@ -15,7 +16,8 @@ from keras_rank.arguments import (
 )
 from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.exposure import concentration, share_shown
-from keras_rank.metrics import ordered, shown
+from keras_rank.metrics import ordered
+from keras_rank.metrics.shown import Showing, Shown, read_shown
 from keras_rank.metrics.update import grouped
 from keras_rank.metrics.variables import SumVariable, Update, assign, end_compiling
 
@@ -29,11 +31,19 @@ class ExposureArguments(TypedDict, total=False):
     name: str | None
 
 
+# Shown ids have numbers of their items looked up: this many at a time.
+MOST_NUMBERS = 2**24
+
+# The shape and the dtype of a variable.
+Form = tuple[tuple[int, ...], str]
+
+
 class ExposureMetric(ordered.OrderedMetric):
-    """Base class of metrics of how often each item is in the top k of a list.
+    """Base class of metrics of what is in the top k of lists, whatever is relevant.
 
     The metrics of exposure have its arguments, and document only their own. The state
-    is this count for each item, so the result does not depend on batches or devices.
+    is sums, such as how often each item is shown, so that the result does not depend on
+    batches or devices.
 
     Args:
         k: positive int. The number of ranks that are shown.
@@ -49,6 +59,8 @@ class ExposureMetric(ordered.OrderedMetric):
     """
 
     k: int
+
+    _has_error = False
 
     _check_ties = staticmethod(check_ties_broken)
 
@@ -70,15 +82,15 @@ class ExposureMetric(ordered.OrderedMetric):
         if items is not None:
             items = check_positive("items", items, "a positive integer or None")
         self.items = items
-        # int32 is exact on every device, up to 2**31 lists.
-        self.counts = SumVariable(self._place, (items or 0,), "int32", "counts")
+        for variable, form in self._forms(items or 0).items():
+            setattr(self, variable, SumVariable(self._place, *form, variable))
         self.lists_seen = SumVariable(self._place, (), "int32", "lists_seen")
 
     @names_arguments
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
-        """Counts the items that a batch of lists shows.
+        """Adds what a batch of lists shows.
 
         Args:
             y_true: as for other metrics: labels of shape `(batch, items)`, or ids with
@@ -99,22 +111,22 @@ class ExposureMetric(ordered.OrderedMetric):
 
     def result(self) -> Tensor:
         """Returns the result over all lists since the last reset, 0 for no lists."""
-        return self._of_counts(self.counts.value)
+        return self._of(self._sums)
 
     def standard_error(self) -> Tensor:
-        """Raises an error, as the result is no mean over lists."""
-        raise ValueError(
-            "Only metrics that are means over lists have a standard error. "
-            f"Received: {self.name!r}"
-        )
+        """Raises an error, unless the result is a mean over lists."""
+        return self._error_of(self._sums)
 
-    def of_shown(self, ids: Tensor, items: int) -> Tensor:
-        """Returns the result for the shown ids, in a catalogue of `items` items."""
+    def of_shown(self, ids: Tensor, items: int) -> list[Tensor]:
+        """Returns the sums of lists that show ids, in a catalogue of `items` items."""
         if self.items not in (None, items):
             received = self._fits.format(items, self.items)
             raise ValueError(f"{received}, of {self.name!r}")
-        counts = backend.enter(shown.count_each, items, ids[:, : self.k])
-        return self._of_counts(counts)
+        sums: list[Tensor] = [ops.zeros(*form) for form in self._forms(items).values()]
+        size = max(1, MOST_NUMBERS // (self.k * self._width))
+        for start in range(0, len(ids), size):
+            sums = self._with(sums, Shown(ids[start : start + size], items))
+        return sums
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -126,14 +138,42 @@ class ExposureMetric(ordered.OrderedMetric):
     # What has to fit the catalogue, as errors say it.
     _fits = "`items` should be the number of candidates, {}. Received: items={}"
 
-    # The formula of the counts and, if there are any, of a number of each item.
+    # How many numbers of each shown item are looked up.
+    _width = 1
+
+    # The formula of the sums and, if there are any, of a number of each item.
     _formula: Callable[..., Tensor]
 
     def _values(self) -> list[Tensor]:
         return []
 
-    def _of_counts(self, counts: Tensor) -> Tensor:
-        return backend.enter(_value, type(self)._formula, counts, *self._values())
+    def _forms(self, items: int) -> dict[str, Form]:
+        """The variables that hold sums, by name."""
+        # int32 is exact on every device, up to 2**31 lists.
+        return {"counts": ((items,), "int32")}
+
+    @property
+    def _sum_variables(self) -> list[SumVariable]:
+        return [getattr(self, name) for name in self._forms(0)]
+
+    @property
+    def _sums(self) -> list[Tensor]:
+        return [variable.value for variable in self._sum_variables]
+
+    def _with(self, sums: Sequence[Tensor], seen: Shown) -> list[Tensor]:
+        """The sums with what more lists show."""
+        return [sums[0] + seen.counts(self.k)]
+
+    def _of(self, sums: Sequence[Tensor]) -> Tensor:
+        """The result of the sums."""
+        return backend.enter(_value, type(self)._formula, *sums, *self._values())
+
+    def _error_of(self, sums: Sequence[Tensor]) -> Tensor:
+        """The standard error of the result, if it has one."""
+        raise ValueError(
+            "Only metrics that are means over lists have a standard error. "
+            f"Received: {self.name!r}"
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -223,13 +263,12 @@ def updates_of(
     alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
     updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
-        cutoffs = tuple({member.k: None for member in members})
-        showing = shown.Showing(sparse_labels, ties, cutoffs, items)
+        showing = Showing(sparse_labels, ties, max(m.k for m in members), items)
         given = y_true, y_pred, sample_weight
-        added, lists = shown.count(showing, given, key, members[0].lists_seen.value)
+        seen, lists = read_shown(showing, given, key, members[0].lists_seen.value)
         for member in members:
-            counts = added[cutoffs.index(member.k)]
-            updates.append((member.counts, member.counts.value + counts))
+            new = member._with(member._sums, seen)
+            updates += zip(member._sum_variables, new, strict=True)
             updates.append((member.lists_seen, member.lists_seen.value + lists))
     return updates
 

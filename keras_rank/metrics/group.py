@@ -24,6 +24,8 @@ from keras_rank.metrics.variables import (
 
 # The name of the standard error of a result.
 _ERROR = "{}_stderr"
+# The sums of metrics of exposure.
+SumsByName = dict[str, list[Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -54,7 +56,7 @@ class RankingMetrics(PlacedMetric):
             group its own prefix. Defaults to `""`.
         standard_errors: bool. Whether the results include the standard error of each
             member, right after its value: `ndcg_at_10_stderr`. Metrics of exposure have
-            none. Defaults to `False`.
+            none, but for `IntraListDiversity`. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -85,12 +87,11 @@ class RankingMetrics(PlacedMetric):
             )
         has_errors = check_flag("standard_errors", standard_errors)
         _require_names_of_their_own(members, has_errors)
-        of_lists, of_exposure = by_kind(members)
-        if has_errors and not of_lists:
+        if has_errors and not any(member._has_error for member in members):
             raise ValueError(
                 "`standard_errors` should be False where all metrics are those of "
                 "exposure, which have none. Received: standard_errors=True with "
-                f"{of_exposure[0].name!r}"
+                f"{members[0].name!r}"
             )
         super().__init__(name=name or prefix + members[0].name)
         self.prefix = prefix
@@ -131,18 +132,19 @@ class RankingMetrics(PlacedMetric):
         """Returns a dict from the names of the members to their results, in order."""
         _, of_exposure = by_kind(self.members)
         return self._results_of(
-            self._sums.state, {member.name: member.result() for member in of_exposure}
+            self._sums.state, {member.name: member._sums for member in of_exposure}
         )
 
     def standard_error(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their standard errors.
 
         See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
-        Metrics of exposure have none.
+        Metrics of exposure have none, but for `IntraListDiversity`.
         """
         return {
             self.prefix + member.name: member.standard_error()
-            for member in by_kind(self.members)[0]
+            for member in self.members
+            if member._has_error
         }
 
     @property
@@ -151,14 +153,15 @@ class RankingMetrics(PlacedMetric):
         sums = self._sums.variables if by_kind(self.members)[0] else []
         return [*sums, *super().variables]
 
-    def _results_of(
-        self, sums: State, of_exposure: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """The results, given the sums and the results of the metrics of exposure."""
-        values = of_exposure | self._of_sums(state.mean, sums)
+    def _results_of(self, sums: State, of_exposure: SumsByName) -> dict[str, Tensor]:
+        """The results, given the sums, and those of each metric of exposure."""
+        others = [(x, of_exposure[x.name]) for x in by_kind(self.members)[1]]
+        values = self._of_sums(state.mean, sums)
+        values |= {x.name: x._of(its) for x, its in others}
         found = {self.prefix + name: value for name, value in values.items()}
         if self.standard_errors:
             errors = self._of_sums(state.standard_error, sums)
+            errors |= {x.name: x._error_of(its) for x, its in others if x._has_error}
             for name, error in errors.items():
                 found[_ERROR.format(self.prefix + name)] = error
         return {name: found[name] for name in self._result_names()}
@@ -168,7 +171,7 @@ class RankingMetrics(PlacedMetric):
         names = []
         for member in self.members:
             names.append(self.prefix + member.name)
-            if self.standard_errors and isinstance(member, RankingMetric):
+            if self.standard_errors and member._has_error:
                 names.append(_ERROR.format(names[-1]))
         return names
 
@@ -265,8 +268,7 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
                 f"{member._as_call()}"
             )
         by_name[member.name] = member
-    of_lists, _ = by_kind(members)
-    for name in (each.name for each in of_lists if has_errors):
+    for name in (each.name for each in members if has_errors and each._has_error):
         if _ERROR.format(name) in by_name:
             raise ValueError(
                 "With `standard_errors=True`, `metrics` should not have the name of "

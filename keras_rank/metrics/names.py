@@ -22,6 +22,7 @@ from keras_rank.metrics.binary import (
     RecallAtK,
     RPrecision,
 )
+from keras_rank.metrics.diversity import Personalization
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import (
@@ -69,6 +70,7 @@ _METRICS: tuple[Callable[..., Member], ...] = (
     SubtopicRecall,
     Coverage,
     Gini,
+    Personalization,
 )
 _CAPPED = functools.partial(RecallAtK, normalizer="clipped")
 BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS} | {
@@ -83,6 +85,7 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
 _OF_ARRAYS = {
     "novelty": "Novelty(k={}, popularity=...)",
     "average_popularity": "AveragePopularity(k={}, popularity=...)",
+    "intra_list_diversity": "IntraListDiversity(k={}, item_vectors=...)",
 }
 
 # The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`

@@ -35,6 +35,9 @@ class OrderedMetric(PlacedMetric):
     # Whether `y_true` holds ids.
     sparse_labels = False
 
+    # Whether its result has a standard error.
+    _has_error = True
+
     # Whether a group has its sums.
     _in_group = False
 
@@ -153,7 +156,9 @@ def _require_own_config(metric: OrderedMetric) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """An argument of a metric: functions by their names, arrays by a few numbers."""
+    """An argument: functions by their names, arrays by a few numbers or a shape."""
     if callable(value):
         return getattr(value, "__name__", None) or repr(value)
+    if getattr(value, "ndim", 1) > 1:
+        return f"array of shape {value.shape}"
     return reprlib.repr(value.tolist() if hasattr(value, "tolist") else value)

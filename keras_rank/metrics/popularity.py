@@ -21,7 +21,9 @@ class _MeanOverShown(ExposureMetric):
     def __init__(
         self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
-        self.popularity = self._checked(popularity)
+        self.popularity = numbers_of_items(
+            "popularity", popularity, 1, self._accepted, self._accepts
+        )
         super().__init__(k, len(self.popularity), **arguments)
 
     _formula = staticmethod(mean_over_shown)
@@ -31,21 +33,6 @@ class _MeanOverShown(ExposureMetric):
     # Which numbers are accepted, and how errors say it.
     _accepts: Callable[[Array], Array]
     _accepted: str
-
-    def _checked(self, popularity: Any) -> Array:
-        """Returns the popularity of each item, as float32."""
-        given = ops.convert_to_numpy(look("popularity", popularity).tensor())
-        found: Array = given.astype("float32")
-        message = f"`popularity` should be {self._accepted}, one for each item. "
-        if found.ndim != 1 or found.size == 0:
-            raise ValueError(f"{message}Received: popularity.shape={found.shape}")
-        wrong = found[~(np.isfinite(found) & self._accepts(found))]
-        if wrong.size:
-            raise ValueError(
-                f"{message}Received: invalid values ({wrong.size} of {found.size}), "
-                f"such as {wrong[0]}"
-            )
-        return found
 
     def _values(self) -> list[Tensor]:
         return [ops.convert_to_tensor(self.popularity)]
@@ -132,3 +119,33 @@ class Novelty(_MeanOverShown):
 
     def _values(self) -> list[Tensor]:
         return [ops.convert_to_tensor(-np.log2(self.popularity))]
+
+
+def numbers_of_items(
+    argument: str,
+    given: Any,
+    axes: int,
+    accepted: str,
+    accepts: Callable[[Array], Array] = np.isfinite,
+) -> Array:
+    """Returns a number or a vector of each item, as float32.
+
+    Args:
+        argument: the name of the argument.
+        given: what was passed.
+        axes: 1 for a number of each item, 2 for a vector.
+        accepted: which numbers are accepted, for errors.
+        accepts: which of the finite numbers are.
+    """
+    numbers = ops.convert_to_numpy(look(argument, given).tensor())
+    found: Array = numbers.astype("float32")
+    message = f"`{argument}` should be {accepted}, one for each item. "
+    if found.ndim != axes or found.size == 0:
+        raise ValueError(f"{message}Received: {argument}.shape={found.shape}")
+    wrong = found[~(np.isfinite(found) & accepts(found))]
+    if wrong.size:
+        raise ValueError(
+            f"{message}Received: invalid values ({wrong.size} of {found.size}), "
+            f"such as {wrong[0]}"
+        )
+    return found

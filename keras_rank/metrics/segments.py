@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.metrics.exposure import ExposureMetric
-from keras_rank.metrics.group import RankingMetrics
+from keras_rank.metrics.group import RankingMetrics, SumsByName
 from keras_rank.metrics.update import with_columns
 from keras_rank.metrics.variables import State
 
@@ -50,7 +50,7 @@ class SegmentedSums:
                 f"Received: labels that give {twice[0]!r} twice: {give_it}"
             )
         self._states = [group._sums.zeros() for _ in self._suffixes]
-        self._of_exposure: list[dict[str, Tensor]] = [{} for _ in self._suffixes]
+        self._of_exposure: list[SumsByName] = [{} for _ in self._suffixes]
 
     @property
     def whole(self) -> State:
@@ -67,8 +67,8 @@ class SegmentedSums:
     def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:
         """Adds the ids that all lists show, in a catalogue of `items` items."""
         for number, ids in self._in_segments(ops.transpose(shown), -1):
-            result = metric.of_shown(ops.transpose(ids), items)
-            self._of_exposure[number][metric.name] = result
+            sums = metric.of_shown(ops.transpose(ids), items)
+            self._of_exposure[number][metric.name] = sums
 
     def results(self) -> dict[str, float]:
         """Returns the results of all lists, and those of each segment, by their names.

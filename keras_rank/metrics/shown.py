@@ -1,5 +1,6 @@
-"""What lists show: how often each item is in the top of a batch."""
+"""What lists show: the ids of their best items, and how often each is among them."""
 
+import functools
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -19,18 +20,40 @@ from keras_rank.ranking.tie_breaking import Ties
 
 
 class Showing(NamedTuple):
-    """How lists are given and ordered, the cutoffs, and the number of items."""
+    """How lists are given and ordered, how many ranks they show, and of how many items.
+
+    Attributes:
+        sparse_labels: whether `y_true` holds ids of relevant items.
+        ties: how tied items are ordered.
+        k: the number of ranks that are shown.
+        items: the number of items of the catalogue.
+    """
 
     sparse_labels: bool
     ties: Ties
-    cutoffs: tuple[int, ...]
+    k: int
     items: int
 
 
-def count(
+class Shown:
+    """What lists show.
+
+    Attributes:
+        ids: int32 tensor of shape `(batch, k)`. The best items first, padded with -1.
+        counts: how often each item is in the top of a cutoff, for metrics to share.
+    """
+
+    def __init__(self, ids: Tensor, items: int) -> None:
+        self.ids = ids
+        self.counts = functools.cache(
+            lambda k: backend.enter(_count_each, (k, items), ids)
+        )
+
+
+def read_shown(
     showing: Showing, given: tuple[Any, Any, Any], key: int, first_list: Tensor
-) -> tuple[list[Tensor], Tensor | int]:
-    """How often each item is in the top of each cutoff, and the number of lists.
+) -> tuple[Shown, Tensor | int]:
+    """Returns what lists show, and the number of lists.
 
     Args:
         showing: how lists are given and ordered.
@@ -39,12 +62,12 @@ def count(
         first_list: the number of lists seen before. Shown ids are no lists.
     """
     y_true, y_pred, sample_weight = given
-    if y_pred is not None:
-        lists = _read(showing, *given)
-        return backend.enter(_count_lists, showing, lists, key, first_list)
-    ids = _read_ids(y_true, sample_weight, showing.items, max(showing.cutoffs))
-    each = [ids[:, :k] for k in showing.cutoffs]
-    return [backend.enter(count_each, showing.items, x) for x in each], 0
+    if y_pred is None:
+        ids, lists = _read_ids(y_true, sample_weight, showing.items, showing.k), 0
+    else:
+        batch = _read(showing, *given)
+        ids, lists = backend.enter(_best_ids, showing, batch, key, first_list)
+    return Shown(ids, showing.items), lists
 
 
 def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> RawBatch:
@@ -69,18 +92,17 @@ def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> Raw
     return bucket_shapes(given, is_sparse)
 
 
-def _count_lists(
+def _best_ids(
     showing: Showing, given: RawBatch, key: Tensor, first_list: Tensor
-) -> tuple[list[Tensor], Tensor]:
-    """The same, of lists."""
+) -> tuple[Tensor, Tensor]:
+    """The ids of the best items of lists, and the number of lists."""
     lists = standardize(Kind(showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
-    ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
+    ranking = rank_dense(lists, showing.k, showing.ties, key, first_list)
     assert ranking.order is not None
     positions = ops.cast(ranking.order.positions, "int32")
-    ids = backend.where(ranking.occupied, positions, showing.items)
-    counts = [backend.bincount(ids[:, :k], showing.items) for k in showing.cutoffs]
-    return counts, ops.sum(ops.cast(lists.has_items, "int32"))
+    ids = backend.where(ranking.occupied, positions, -1)
+    return ids, ops.sum(ops.cast(lists.has_items, "int32"))
 
 
 def _with_all_items(lists: SparseLists) -> DenseLists:
@@ -117,8 +139,10 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
     return ops.cast(backend.enter(checked_ids, ("y_true", items), ids), "int32")
 
 
-def count_each(items: int, ids: Tensor) -> Tensor:
-    """How often each item is among ids, where those below 0 are padding."""
+def _count_each(k_and_items: tuple[int, int], ids: Tensor) -> Tensor:
+    """How often each item is among the first ids. Those below 0 are padding."""
+    k, items = k_and_items
+    ids = ids[:, :k]
     return backend.bincount(backend.where(ids >= 0, ids, items), items)
 
 

@@ -637,6 +637,11 @@ SHOWN = [
         "<AveragePopularity(k=2, popularity=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, ...]) "
         "name=average_popularity_at_2>",
     ),
+    (
+        metrics.IntraListDiversity([[1, 0], [0, 1]], 2),
+        "<IntraListDiversity(item_vectors=array of shape (2, 2), k=2) "
+        "name=intra_list_diversity_at_2>",
+    ),
     (WithDepth(depth=4), "<WithDepth(depth=4) name=with_depth>"),
     (
         metrics.RankingMetrics(["ndcg@5", metrics.Coverage(3)], prefix="a_"),

@@ -385,6 +385,7 @@ AS_DEFINED = 'Did you mean "ndcg@10", as defined here[?] `keras_rank.evaluation`
         ({}, "`metrics` should be a list of one or more .* Received: metrics={}"),
         ("ndgc@10", "Received: 'ndgc@10'. Did you mean \"ndcg@10\""),
         ("novelty@20", r"`keras_rank.metrics.Novelty\(k=20, popularity="),
+        ("intra_list_diversity@5", r"IntraListDiversity\(k=5, item_vectors="),
         ("average_popularity_at_5", r"AveragePopularity\(k=5, popularity="),
         ("mrr,map", "'mrr,map'. Each should be a string of its own, or a word in the"),
         (["ndcg@"], "a name and an optional cutoff.* Received: 'ndcg@'"),

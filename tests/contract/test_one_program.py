@@ -115,6 +115,8 @@ OF_ITEMS = {
             metrics.Gini(2, ITEMS),
             metrics.AveragePopularity(2, [4.0, 3.0, 2.0, 1.0]),
             metrics.Novelty(2, [0.4, 0.3, 0.2, 0.1]),
+            metrics.Personalization(2, ITEMS),
+            metrics.IntraListDiversity(np.eye(ITEMS), 2),
         )
         for name, shown in {"ids": (IDS,), "lists": (LABELS, SCORES)}.items()
     },

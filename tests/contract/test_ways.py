@@ -328,6 +328,8 @@ def test_updates(ties, rng):
                 metrics.Gini(2, size, **how),
                 metrics.AveragePopularity(2, popularity, **how),
                 metrics.Novelty(2, popularity / 200.0, **how),
+                metrics.Personalization(2, size, **how),
+                metrics.IntraListDiversity(popularity[:, None] % [3, 5], 2, **how),
             ]
         group = RankingMetrics(members, standard_errors=True)
         for batch in batches:

@@ -174,14 +174,18 @@ def test_exposure(queries):
     """Of the lists of a segment alone, among all items of the catalogue."""
     x, candidates, _, by = queries
     # No tie is shuffled by the number of a list: alone, a segment shows the same.
-    members = [x(3, shuffle_ties=False) for x in (metrics.Coverage, metrics.Gini)]
-    expected = each_alone(of_queries, queries, members)
+    kinds = metrics.Coverage, metrics.Gini, metrics.Personalization
+    members = [kind(3, shuffle_ties=False) for kind in kinds]
+    members += [metrics.IntraListDiversity(candidates, 3, shuffle_ties=False)]
+    alone = RankingMetrics(members, standard_errors=True)
+    expected = each_alone(of_queries, queries, alone)
     group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)
     found = of_queries(queries, group, by)
     # A mean over lists alone has a standard error.
     suffixes = ["", *(f"_{name}" for name in IN_LOGS)]
     errors = {name for name in found if "stderr" in name}
-    assert errors == {f"ndcg_at_3_stderr{suffix}" for suffix in suffixes}
+    means = "ndcg_at_3", "intra_list_diversity_at_3"
+    assert errors == {f"{name}_stderr{x}" for name in means for x in suffixes}
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
     for suffix, name in zip(suffixes, ["", *NAMES], strict=True):

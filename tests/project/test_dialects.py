@@ -41,6 +41,7 @@ GIVEN = {
     "quantiles": np.array([0.25, 0.25, 0.75, 1.0, 0.0]),
     "users_who_know_it": np.array([1, 1, 2, 3, 1]),
     "users": 8,
+    "vectors": np.array([[1, 0], [1, 1], [0, 2], [0, 0], [-1, 1]]),
 }
 
 
@@ -471,6 +472,25 @@ def test_what_lenskit_and_recbole_show():
         ("RecBole", "AveragePopularity, topk=[10]", np.mean([1, 1, 1, 1, 1, 2])),
     ):
         agree(named(library, row, 2), expected, [SHOWN])
+
+
+def test_pairs_of_items_and_of_lists():
+    """By the formulas of RecTools, LensKit's `_ils.py` and recmetrics' `metrics.py`."""
+    shows = np.zeros((3, 5))
+    np.put_along_axis(shows, np.array(SHOWN), 1, axis=1)
+    cosines = shows @ shows.T / 2
+    expected = 1 - (cosines.sum() - 3) / (3 * (3 - 1))
+    agree(named("recmetrics", "personalization", 2), expected, [SHOWN])
+    # Of vectors at 45, 90 and 45 degrees.
+    expected = 1 - (math.sqrt(0.5) + 0 + math.sqrt(0.5)) / 3
+    for library, row in (
+        ("RecTools", "IntraListDiversity, k=10, of cosine distances"),
+        ("LensKit", "one minus ILS, n of 10"),
+        ("recmetrics", "one minus intra_list_similarity"),
+    ):
+        agree(named(library, row, 2), expected, [SHOWN])
+        # A vector of 0 has a cosine of 0.
+        agree(named(library, row, 3), 1 - (math.sqrt(0.5) + 0 + 0) / 3, [[[0, 1, 3]]])
 
 
 def test_cornac():

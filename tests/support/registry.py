@@ -334,12 +334,14 @@ OF_SUBTOPICS = [
     for arguments in [{}, *MORE_ARGUMENTS.get(case.metric, [])]
 ]
 
-# Their values are none of lists: `test_exposure.py` has their laws.
+# They need no labels: `test_exposure.py` has their laws.
 OF_EXPOSURE = {
     metrics.AveragePopularity,
     metrics.Coverage,
     metrics.Gini,
+    metrics.IntraListDiversity,
     metrics.Novelty,
+    metrics.Personalization,
 }
 
 # One case of each metric, for what takes long.

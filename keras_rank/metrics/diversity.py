@@ -1,0 +1,156 @@
+"""Metrics of how much the items in the top k differ: within a list, and among lists."""
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank import state
+from keras_rank.arguments import adds_arguments
+from keras_rank.backends import Tensor, backend
+from keras_rank.formulas.exposure import intra_list_diversity, personalization
+from keras_rank.metrics.exposure import ExposureArguments, ExposureMetric, Form
+from keras_rank.metrics.popularity import numbers_of_items
+from keras_rank.metrics.shown import Shown
+
+# How `keras_rank.state` takes the mean: lists without a value are left out.
+_MEAN = None, "float32"
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class IntraListDiversity(ExposureMetric):
+    """Computes how different the items in the top k of a list are from each other.
+
+    `ILD@k = 1 - mean(cos(i, j) for all pairs of items in the top k)`
+
+    where cos is the cosine of the angle between the vectors of two items, and 0 if one
+    of these is zero. The result is the mean over all lists that show two items or more:
+    0 if each list shows items of one direction, 1 if they have nothing in common, and
+    up to 2 if they are opposites. No pair is looked at, so a list takes as long as the
+    sum of k vectors.
+
+    Args:
+        item_vectors: numbers of shape `(items, size)`: a vector for each item, such as
+            an embedding, or 1 for each of its genres and 0 for the others. A saved
+            metric holds them all.
+        k: positive int. The number of ranks that are shown.
+        name: str. Defaults to `intra_list_diversity_at_k`.
+        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
+            seed, sparse_labels.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> genres = [[1, 0], [1, 0], [0, 1], [1, 1]]
+    >>> metric = keras_rank.metrics.IntraListDiversity(genres, k=2)
+    >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
+    >>> float(metric.result())
+    0.5
+
+    Reference:
+        Ziegler, McNee, Konstan and Lausen, "Improving recommendation lists through
+        topic diversification", WWW 2005.
+    """
+
+    _fits = "`item_vectors` should have a vector for each of the {} candidates. "
+    _fits += "Received: {} vectors"
+    _has_error = True
+
+    @adds_arguments(ExposureMetric.__init__)
+    def __init__(
+        self, item_vectors: Any, k: int, **arguments: Unpack[ExposureArguments]
+    ) -> None:
+        accepted = "vectors of finite numbers"
+        found = numbers_of_items("item_vectors", item_vectors, 2, accepted)
+        self.item_vectors = found
+        super().__init__(k, len(found), **arguments)
+        self._width = found.shape[1]
+        norms = np.sqrt(np.einsum("ij,ij->i", found, found, dtype="float64"))[:, None]
+        units = np.pad(found / np.where(norms > 0, norms, 1), [(0, 1), (0, 0)])
+        # Once, as there may be many.
+        with backend.lasting():
+            self._unit_vectors = ops.convert_to_tensor(units, "float32")
+
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), "item_vectors": self.item_vectors.tolist()}
+        del config["items"]
+        return config
+
+    def _forms(self, items: int) -> dict[str, Form]:
+        shape = state.SHAPE
+        return {"totals": (shape, "float32"), "remainders": (shape[1:], "float32")}
+
+    def _with(self, sums: Sequence[Tensor], seen: Shown) -> list[Tensor]:
+        return backend.enter(_with_lists, self.k, seen.ids, self._unit_vectors, *sums)
+
+    def _of(self, sums: Sequence[Tensor]) -> Tensor:
+        return backend.enter(state.mean, _MEAN, *sums)
+
+    def _error_of(self, sums: Sequence[Tensor]) -> Tensor:
+        return backend.enter(state.standard_error, _MEAN, *sums)
+
+
+def _with_lists(
+    k: int, ids: Tensor, unit_vectors: Tensor, totals: Tensor, remainders: Tensor
+) -> list[Tensor]:
+    """The sums of values with those of more lists."""
+    values, has_pairs = intra_list_diversity(unit_vectors, ids[:, :k])
+    counts = ops.cast(has_pairs, values.dtype)
+    values = backend.where(has_pairs, values, 0.0)
+    columns = backend.library_of(values).stack([values, counts, counts, counts])
+    return list(state.add(totals, remainders, columns)[:2])
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class Personalization(ExposureMetric):
+    """Computes how different the top k of a list is from that of another one.
+
+    `personalization@k = sum(c_i * (n - c_i)) / (sum(c_i) * (n - 1))`
+
+    where c_i is the number of lists with item i in their top k, and n that of lists
+    that show any item. It is the share of the other lists that do not show an item, for
+    all that are shown: 0 if all lists show the same items, and 1 if no two lists have
+    an item in common. If all lists show k items, it is one minus the mean overlap of
+    two lists, divided by k.
+
+    Args:
+        k: positive int. The number of ranks that are shown.
+        name: str. Defaults to `personalization_at_k`.
+        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: items,
+            shuffle_ties, seed, sparse_labels.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.Personalization(k=2, items=4)
+    >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
+    >>> float(metric.result())
+    0.5
+
+    Reference:
+        Zhou et al., "Solving the apparent diversity-accuracy dilemma of recommender
+        systems", PNAS 107(10), 2010.
+    """
+
+    base_name = "personalization"
+
+    _formula = staticmethod(personalization)
+
+    def _forms(self, items: int) -> dict[str, Form]:
+        return {**super()._forms(items), "lists_shown": ((), "int32")}
+
+    def _with(self, sums: Sequence[Tensor], seen: Shown) -> list[Tensor]:
+        counts, lists = sums
+        more = backend.enter(_number_of_lists, self.k, seen.ids)
+        return [*super()._with([counts], seen), lists + more]
+
+
+def _number_of_lists(k: int, ids: Tensor) -> Tensor:
+    """How many lists show any item."""
+    return ops.sum(ops.cast(ops.any(ids[:, :k] >= 0, axis=1), "int32"))
