@@ -164,8 +164,10 @@ class Evaluation:
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. The notes are the rules of a run, or of rows without labels,
-            and warn of intervals of fewer than ten lists or clusters.
+            is Wilson's. That of `gm_map` is Student's t of logarithms. A sum, such as
+            `num_ret`, is an integer without an interval. The notes are the rules of a
+            run, or of rows without labels, and warn of intervals of fewer than ten
+            lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -242,7 +244,8 @@ class Evaluation:
         """Returns the queries with the worst values, or the largest losses.
 
         Args:
-            metric: str. The name of a metric. Defaults to `None`: the first one.
+            metric: str. The name of a metric. Defaults to `None`: the first one that
+                is not a sum, such as `num_ret`.
             n: positive int. The number of queries. Defaults to 10.
             baseline: `Evaluation`. If given, the queries with the largest losses
                 compared with it are returned. Defaults to `None`: those with the worst
@@ -256,7 +259,7 @@ class Evaluation:
             ValueError: if there is no such metric, or `n` is not a positive int.
         """
         of_baseline = None if baseline is None else _of_baseline(baseline)
-        first = self.metric_names[0] if metric is None else metric
+        first = self._values.first_metric if metric is None else metric
         return worst_of(self._values, first, n, of_baseline)
 
     def items(self, query: Any) -> Table:

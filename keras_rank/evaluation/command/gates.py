@@ -75,7 +75,11 @@ def worse(
     """
     failed, doubtful = [], []
     for row in comparison:
-        sign = 1.0 if baseline.measured(row["metric"]).direction == "up" else -1.0
+        metric = baseline.measured(row["metric"])
+        if metric.reduction == "sum":
+            # More of what is counted is neither better nor worse.
+            continue
+        sign = 1.0 if metric.direction == "up" else -1.0
         loss, level = -sign * row["difference"], 1.0 - confidence
         # NaN fails too: nothing is known of too few lists.
         if loss <= 0.0 or row["p"] >= level:

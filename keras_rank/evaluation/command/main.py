@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import gates, inputs, options
+from keras_rank.evaluation.command import gates, inputs, options, trec_eval
 from keras_rank.evaluation.command.printing import (
     joined,
     print_results,
@@ -52,7 +52,7 @@ def _run(arguments: Sequence[str]) -> int:
         commands = {"evaluate": _evaluate, "compare": _compare, "report": _write_page}
         results, notes, failed = commands[parsed.command](parsed)
         try:
-            print_results(results, notes, parsed.output)
+            print_results(results, notes, parsed.output or "table")
             sys.stdout.flush()
         except BrokenPipeError:
             # Its reader has closed the pipe: the rest is dropped.
@@ -72,6 +72,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(parsed: Namespace) -> _Report:
+    trec_eval.require_used(parsed)
     given = inputs.models_of(parsed)
     if not given:
         raise ValueError(
@@ -101,6 +102,9 @@ def _evaluate(parsed: Namespace) -> _Report:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
     failed = list(gates.shut(bounds, results["summary"]))
+    if parsed.output == "trec_eval":
+        notes = results["summary"].notes
+        results = {"": trec_eval.table_of(found, parsed.print_lists, notes)}
     return results, _warnings_of(found), failed
 
 

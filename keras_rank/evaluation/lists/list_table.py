@@ -117,6 +117,12 @@ class ListTable:
         """Whether items of the lists are kept."""
         return columns.ITEMS in self.table.column_names
 
+    @property
+    def first_metric(self) -> str:
+        """The name of the first metric, but for sums, if there are others."""
+        means = [x.name for x in self.metrics if x.reduction != "sum"]
+        return (means or self.metric_names)[0]
+
     @functools.cached_property
     def places(self) -> dict[Any, int]:
         """The row of each query."""

@@ -12,6 +12,7 @@ import keras
 
 from keras_rank import metrics as public
 from keras_rank.arguments import check_choice
+from keras_rank.evaluation.lists import trec_eval
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
@@ -26,6 +27,8 @@ _LOWEST = {
     **dict.fromkeys(("DCG", "AlphaDCG", "AverageRelevancePosition")),
     **dict.fromkeys(("KendallTau", "SpearmanCorrelation"), -1.0),
 }
+# Metrics from 0 to 1 that only tables have.
+_OF_TABLES = ("Judged", "IPrec", "GeometricMeanAveragePrecision")
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
@@ -39,6 +42,7 @@ class Judged(PrecisionAtK):
     """The share of the top k items that have a judgment, which it reads as labels."""
 
     base_name = "judged"
+    _reads = "judged"
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -58,8 +62,13 @@ class Measured(NamedTuple):
     def lowest(self) -> float | None:
         """The lowest value, if the highest is 1 by its definition."""
         name = (self.definition or {}).get("class_name", "")
-        is_own = name == "Judged" or name in public.__all__
+        is_own = name in _OF_TABLES or name in public.__all__
         return _LOWEST.get(name, 0.0) if is_own else None
+
+    @property
+    def reduction(self) -> str:
+        """How lists become one number: "mean", "sum" or "geometric mean"."""
+        return str((self.definition or {}).get("reduction", "mean"))
 
 
 def members_of(
@@ -74,9 +83,8 @@ def members_of(
     """
     check_choice("rules", rules, RULES)
     if not isinstance(metrics, RankingMetrics):
-        metrics = [
-            metric_of(x, rules) if isinstance(x, str) else x for x in listed(metrics)
-        ]
+        given = trec_eval.expanded(listed(metrics))
+        metrics = [metric_of(x, rules) if isinstance(x, str) else x for x in given]
     group = as_group(metrics)
     of_lists, of_exposure = by_kind(group.members)
     if of_exposure:
@@ -99,6 +107,9 @@ def metric_of(string: str, rules: str) -> RankingMetric:
     if judged:
         k = None if judged[1] is None else int(judged[1])
         return Judged(k, denominator="retrieved", name=string, seed=0)
+    of_trec_eval = trec_eval.metric_of(string, rules)
+    if of_trec_eval is not None:
+        return of_trec_eval
     spelled = spelled_elsewhere(string)
     (metric,) = as_group([string if spelled is None else spelled.own]).members
     config = {**metric.get_config(), "name": string, "seed": 0}
@@ -127,6 +138,8 @@ def measured_of(metric: RankingMetric) -> Measured:
         config = json.loads(json.dumps(metric.get_config()))
         definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
         definition["class_name"] = type(metric).__name__
+        if hasattr(metric, "_reduction"):
+            definition["reduction"] = metric._reduction
     except (TypeError, ValueError):
         # Such as with a function that can't be saved.
         definition = None

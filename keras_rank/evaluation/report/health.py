@@ -136,9 +136,11 @@ def checks_of(lists: ListTable) -> list[Check]:
             Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).value
             for order in ORDERS
         )
+        # A metric may have none.
+        on_average = f", and {average:.4f} on average" * (not np.isnan(average))
         warning = (
             f"have tied items: {name} is {worst:.4f} with their worst order, "
-            f"{best:.4f} with the best one, and {average:.4f} on average"
+            f"{best:.4f} with the best one{on_average}"
         )
         share = abs(best - worst)
         # It is NaN, which passes, for a metric that leaves out all lists.
@@ -197,8 +199,9 @@ def _checks_of_relevance(
     alike: dict[Any, list[Measured]] = {}
     for metric in metrics:
         relevant = columns.get(f"{metric.name}/relevant")
-        # To fall-out, what is not relevant counts.
-        if relevant is not None and _argument(metric, "class_name") != "FallOut":
+        # To fall-out, what is not relevant counts, and to sums the order does not.
+        is_other = _argument(metric, "class_name") == "FallOut"
+        if relevant is not None and not (is_other or metric.reduction == "sum"):
             key = relevant.tobytes(), metric.empty_value is None
             alike.setdefault(key, []).append(metric)
     for same in alike.values():

@@ -48,7 +48,7 @@ class Page:
             title=self.title,
             counts=f"{self._named()}{facts.counts_of(self.new)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
-            lead=facts.result_of(self.new, whole, self.how),
+            lead=facts.result_of(self.new, plots.estimates_in(whole), self.how),
             sections=markup.joined(sections),
         )
 
@@ -150,6 +150,7 @@ class Page:
             panel: function from a row to its panel.
             of: a name of the plots.
         """
+        table = plots.estimates_in(table)
         what, value = "Means", "value"
         if self.baseline is not None:
             what, value = "Differences from the baseline", "difference"

@@ -145,6 +145,8 @@ def estimates_of(
             mean, *before = (x.mean(counted) for x in (new, *old))
             change = mean - before[0] if before else mean
             found = estimate(change, of_cluster, confidence, permute)
+            if new.reduction == "geometric mean" and not old:
+                found = found.of_logs()
             if name in lowest:
                 low = lowest[name]
                 limits = (low - 1.0, 1.0 - low) if old else (low, 1.0)
