@@ -106,7 +106,7 @@ class Evaluation:
 
     def __getitem__(self, name: str) -> float:
         values = Values.of(self._values, self._values.measured(name))
-        return values.mean(~np.isnan(values.values)).value
+        return values.mean(~np.isnan(values.values)).number
 
     def to_dict(self) -> dict[str, float]:
         """Returns a dict from the names of the metrics to their values."""
@@ -164,9 +164,8 @@ class Evaluation:
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. That of `gm_map` is Student's t of logarithms. A sum, such as
-            `num_ret`, is an integer without an interval. The notes are the rules of a
-            run, or of rows without labels, and warn of intervals of fewer than ten
+            is Wilson's. A sum, such as `num_ret`, has none. The notes are the rules of
+            a run, or of rows without labels, and warn of intervals of fewer than ten
             lists or clusters.
 
         Raises:
@@ -244,8 +243,7 @@ class Evaluation:
         """Returns the queries with the worst values, or the largest losses.
 
         Args:
-            metric: str. The name of a metric. Defaults to `None`: the first one that
-                is not a sum, such as `num_ret`.
+            metric: str. The name of a metric. Defaults to `None`: the first one.
             n: positive int. The number of queries. Defaults to 10.
             baseline: `Evaluation`. If given, the queries with the largest losses
                 compared with it are returned. Defaults to `None`: those with the worst

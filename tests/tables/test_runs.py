@@ -185,7 +185,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
             each["ndcg_cut_10"]
 
 
-UNKNOWN = dict.fromkeys(["P", "ndcg_cut", "gm_map", "ERR_20", "R@"], "")
+UNKNOWN = dict.fromkeys(["P", "ndcg_cut", "gm_bpref", "ERR_20", "R@"], "")
 UNKNOWN["recip_rnk"] = '. Did you mean "mrr"?'
 
 

@@ -76,13 +76,11 @@ def worse(
     failed, doubtful = [], []
     for row in comparison:
         metric = baseline.measured(row["metric"])
-        if metric.reduction == "sum":
-            # More of what is counted is neither better nor worse.
-            continue
         sign = 1.0 if metric.direction == "up" else -1.0
         loss, level = -sign * row["difference"], 1.0 - confidence
         # NaN fails too: nothing is known of too few lists.
-        if loss <= 0.0 or row["p"] >= level:
+        # Fewer of what is summed are not worse.
+        if loss <= 0.0 or row["p"] >= level or metric.reduction == "sum":
             continue
         text = f"{_metric_of(row)} is worse by {loss:.4f}, p={row['p']:.2g}"
         if "corrected_p" in row:

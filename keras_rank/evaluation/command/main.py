@@ -103,8 +103,8 @@ def _evaluate(parsed: Namespace) -> _Report:
     results = _results(parsed, found)
     failed = list(gates.shut(bounds, results["summary"]))
     if parsed.output == "trec_eval":
-        notes = results["summary"].notes
-        results = {"": trec_eval.table_of(found, parsed.print_lists, notes)}
+        lines = [*trec_eval.lines_of(found, parsed.print_lists)]
+        results = {"": Table({"line": lines}, notes=results["summary"].notes)}
     return results, _warnings_of(found), failed
 
 

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from keras_rank.evaluation.command import trec_eval
 from keras_rank.evaluation.report.table import Table, plain_rows
 
 # The formats of `--output`.
@@ -13,7 +12,7 @@ _TEXTS: dict[str, Callable[[Table], str]] = {
     "tsv": Table.to_tsv,
     "markdown": Table.to_markdown,
     "html": Table.to_html,
-    "trec_eval": trec_eval.text_of,
+    "trec_eval": lambda table: "\n".join(table["line"]),
 }
 
 

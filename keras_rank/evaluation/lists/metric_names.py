@@ -61,9 +61,13 @@ class Measured(NamedTuple):
     @property
     def lowest(self) -> float | None:
         """The lowest value, if the highest is 1 by its definition."""
-        name = (self.definition or {}).get("class_name", "")
-        is_own = name in _OF_TABLES or name in public.__all__
-        return _LOWEST.get(name, 0.0) if is_own else None
+        is_own = self.class_name in (*_OF_TABLES, *public.__all__)
+        return _LOWEST.get(self.class_name, 0.0) if is_own else None
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class, empty if that is not known."""
+        return str((self.definition or {}).get("class_name", ""))
 
     @property
     def reduction(self) -> str:

@@ -4,6 +4,7 @@ These are metrics of tables alone, where lists become one number in other ways t
 their mean. What they return for a list is what trec_eval prints for a query.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Any, Unpack
@@ -79,8 +80,8 @@ class IPrec(RankingMetric):
 
     Args:
         recall: float from 0 to 1. That share.
-        version: the version of trec_eval. 10 rounds the number of these items, and 9
-            rounds it up, but for rounding errors.
+        rounding: float. What is added to the number of these items before it is cut
+            off: trec_eval 10 rounds it, by 0.5, and version 9 adds 0.9.
     """
 
     _check_ties = staticmethod(check_ties_broken)
@@ -91,16 +92,16 @@ class IPrec(RankingMetric):
         k: int | None = None,
         *,
         recall: float,
-        version: int = 10,
+        rounding: float = 0.5,
         **arguments: Unpack[RankingArguments],
     ) -> None:
         super().__init__(k, **arguments)
-        self.recall, self.version = check_share("recall", recall), version
+        self.recall, self.rounding = check_share("recall", recall), rounding
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         # In doubles, which not every backend has.
-        exact = np.arange(lists.labels.shape[1] + 1) * self.recall
-        needed = np.floor(exact + (0.5 if self.version == 10 else 0.9))
+        numbers = np.arange(lists.labels.shape[1] + 1)
+        needed = np.floor(numbers * self.recall + self.rounding)
         needed = ops.convert_to_tensor(needed, lists.dtype)
         needed = ops.take(needed, ops.cast(lists.number_relevant, "int32"))
         found = running_total(lists.relevance_by_rank(ranking))
@@ -108,26 +109,20 @@ class IPrec(RankingMetric):
         return highest(backend.where(is_enough, found / ranking.ranks, 0.0))
 
     def get_config(self) -> dict[str, Any]:
-        of_its_own = {"recall": self.recall, "version": self.version}
-        return {**super().get_config(), **of_its_own}
+        own = {"recall": self.recall, "rounding": self.rounding}
+        return {**super().get_config(), **own}
 
 
-# By their names in trec_eval and ir_measures. Only those of the latter take a level.
-_CLASSES: dict[str, type[RankingMetric]] = {
-    "num_q": NumQ,
-    "num_ret": NumRet,
-    "num_rel": NumRel,
-    "num_rel_ret": NumRelRet,
-    "gm_map": GeometricMeanAveragePrecision,
-    "iprec": IPrec,
-    "NumQ": NumQ,
-    "NumRet": NumRet,
-    "NumRet(rel)": NumRelRet,
-    "NumRel": NumRel,
-    "NumRel(rel)": NumRel,
-    "IPrec": IPrec,
-    "IPrec(rel)": IPrec,
+# Their names in trec_eval and ir_measures, with `(rel)` for a level.
+_NAMES: dict[type[RankingMetric], str] = {
+    NumQ: "num_q NumQ",
+    NumRet: "num_ret NumRet",
+    NumRel: "num_rel NumRel NumRel(rel)",
+    NumRelRet: "num_rel_ret NumRet(rel)",
+    GeometricMeanAveragePrecision: "gm_map",
+    IPrec: "iprec IPrec IPrec(rel)",
 }
+_CLASSES = {name: kind for kind, all_ in _NAMES.items() for name in all_.split()}
 _PARTS = re.compile(r"(\w+?)(?:\(rel=(\d+)\))?(?:(?:@|_at_recall_)(.*))?")
 
 
@@ -142,8 +137,9 @@ def metric_of(string: str, rules: str) -> RankingMetric | None:
     if level is not None:
         arguments["relevance_threshold"] = float(level)
     if kind is IPrec:
-        arguments["recall"] = _recall_of(string, recall)
-        arguments["version"] = 9 if rules == "trec_eval-9" else 10
+        number = re.fullmatch(r"\d*\.?\d+", recall or "")
+        arguments["recall"] = float(number[0]) if number else recall
+        arguments["rounding"] = 0.9 if rules == "trec_eval-9" else 0.5
     elif recall is not None:
         raise ValueError(
             f"`metrics` should have {name!r} without a cutoff, as it is of all items. "
@@ -152,17 +148,7 @@ def metric_of(string: str, rules: str) -> RankingMetric | None:
     return kind(**arguments)
 
 
-def _recall_of(string: str, text: str | None) -> float:
-    try:
-        return check_share("recall", float(text or ""))
-    except ValueError:
-        raise ValueError(
-            "`metrics` should have a recall from 0 to 1 in the name of an interpolated "
-            f'precision, such as "iprec@0.1". Received: {string!r}'
-        ) from None
-
-
 def expanded(metrics: Iterable[Any]) -> list[Any]:
     """The metrics, with those that "official" stands for in its place."""
-    either = (OFFICIAL if each == "official" else [each] for each in metrics)
-    return [metric for some in either for metric in some]
+    each = (OFFICIAL if metric == "official" else [metric] for metric in metrics)
+    return list(itertools.chain.from_iterable(each))

@@ -133,7 +133,7 @@ def checks_of(lists: ListTable) -> list[Check]:
     for metric in lists.metrics:
         name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
         worst, average, best = (
-            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).value
+            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).number
             for order in ORDERS
         )
         # A metric may have none.

@@ -26,20 +26,22 @@ class Mean(NamedTuple):
             of the mean, times the number of lists. The sum is 0.
         terms: array of the same shape. What each list contributes to the mean itself,
             times the number of lists.
+        is_log: whether it is the logarithm of a geometric mean.
     """
 
     value: float
     influence: Array
     terms: Array
+    is_log: bool = False
+
+    @property
+    def number(self) -> float:
+        """The mean itself."""
+        return math.exp(self.value) if self.is_log else self.value
 
     def __sub__(self, other: "Mean") -> "Mean":
         influence = self.influence - other.influence
         return Mean(self.value - other.value, influence, self.terms - other.terms)
-
-    def exp(self) -> "Mean":
-        """The geometric mean, if this is the mean of logarithms."""
-        value = math.exp(self.value)
-        return Mean(value, value * self.influence, self.terms)
 
 
 class Estimate(NamedTuple):
@@ -60,10 +62,15 @@ class Estimate(NamedTuple):
         """The estimate with an interval that does not exceed a range."""
         return self._replace(low=max(self.low, low), high=min(self.high, high))
 
-    def of_logs(self) -> "Estimate":
-        """The estimate with the interval that it has on a logarithmic scale."""
-        factor = math.exp(min((self.high - self.value) / self.value, 700.0))
-        return self._replace(low=self.value / factor, high=self.value * factor)
+    def exp(self, baseline: float | None = None) -> "Estimate":
+        """The estimate of a geometric mean, or its difference, from that of its log."""
+        factor, less = (1.0, 0.0) if baseline is None else (baseline, baseline)
+        value, low, high = (
+            factor * math.exp(min(x, 700.0)) - less
+            for x in (self.value, self.low, self.high)
+        )
+        error = (value + less) * self.standard_error
+        return self._replace(value=value, standard_error=error, low=low, high=high)
 
 
 class Values(NamedTuple):
@@ -108,7 +115,12 @@ class Values(NamedTuple):
             unknown = np.full(len(values), math.nan)
             return Mean(int(values.sum()), unknown, unknown)
         if self.reduction == "geometric mean":
-            return self._logs().mean(chosen).exp()
+            logs, of_empty = (
+                np.log(np.maximum(x, _SMALLEST))
+                for x in (self.values, self.empty_value or 0.0)
+            )
+            mean = Values(logs, self.weights, float(of_empty)).mean(chosen)
+            return mean._replace(is_log=True)
         is_relevant = ~np.isnan(weights)
         relevant, weights = values[is_relevant], weights[is_relevant]
         lists, total = len(values), weights.sum()
@@ -126,13 +138,6 @@ class Values(NamedTuple):
         influence[is_relevant] = weights / average * (relevant - of_relevant)
         influence[is_relevant] += of_relevant - value
         return Mean(value, influence, terms)
-
-    def _logs(self) -> "Values":
-        logs, empty = (
-            np.log(np.maximum(x, _SMALLEST))
-            for x in (self.values, float(self.empty_value or 0.0))
-        )
-        return Values(logs, self.weights, float(empty))
 
     def are_from(self, lowest: float) -> bool:
         """Whether all values are between that and 1, but for a rounding."""
@@ -174,7 +179,7 @@ def estimate(
         confidence: the confidence level of the interval.
         permute: whether p comes from random signs, instead of Student's t.
     """
-    value, influence, terms = mean
+    value, influence, terms, _ = mean
     lists = len(influence)
     if clusters is not None:
         _, numbers = np.unique(clusters, return_inverse=True)
