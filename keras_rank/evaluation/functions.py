@@ -216,7 +216,8 @@ def evaluate_run(
             `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`), ir_measures
             (`"nDCG@10"`) or ndeval (`"strec@10"`); or a single one, or
             `RankingMetrics`. The result of a string has that string as its name.
-            Metrics without a `seed` get the seed 0.
+            `"official"` stands for all that trec_eval prints by default. Metrics
+            without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.

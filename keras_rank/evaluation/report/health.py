@@ -200,8 +200,8 @@ def _checks_of_relevance(
     for metric in metrics:
         relevant = columns.get(f"{metric.name}/relevant")
         # To fall-out, what is not relevant counts, and to sums the order does not.
-        is_other = _argument(metric, "class_name") == "FallOut"
-        if relevant is not None and not (is_other or metric.reduction == "sum"):
+        is_one = metric.class_name != "FallOut" and metric.reduction != "sum"
+        if relevant is not None and is_one:
             key = relevant.tobytes(), metric.empty_value is None
             alike.setdefault(key, []).append(metric)
     for same in alike.values():
