@@ -47,8 +47,8 @@ _COMMANDS = {
 # what it is.
 _ALL = """
 -m --metrics METRIC... (all): such as recall@20; spelled as in trec_eval or ir_measures
-    (ndcg_cut_10, nDCG@10), with the meaning that they have there (default: ndcg@10 map
-    mrr)
+    (ndcg_cut_10, nDCG@10), with the meaning that they have there; official: all that
+    trec_eval prints (default: ndcg@10 map mrr)
 -j --qrels FILE (rows runs): relevance judgments (qrels) of the runs
 --query COLUMN (rows runs): the column of the queries (default: query_id)
 --label COLUMN (rows runs): the column of the labels (default: label)
@@ -78,11 +78,9 @@ _ALL = """
 --relevance-threshold LABEL (rows runs): the lowest label of a relevant item
 --confidence LEVEL (all): the confidence level of the intervals (default: 0.95)
 """
-_TABLES = """
--o --output table|tsv|markdown|html|json (all): the format of the results (default:
-    table)
-"""
 _EVALUATE = """
+-o --output table|tsv|markdown|html|json|trec_eval (all): the format of the results
+    (default: table, or trec_eval with -m official)
 -q --print-lists (all): print the values of each query
 --health (all): print all checks for problems that can make numbers misleading
 --per-list FILE (all): write the values of each query to a Parquet file for evaluate and
@@ -100,6 +98,8 @@ _TESTS = """
     (default: holm)
 """
 _COMPARE = """
+-o --output table|tsv|markdown|html|json (all): the format of the results (default:
+    table)
 --fail-if-worse (all): exit with 1 if a model is worse, and corrected_p (p with
     --correction none) is below 1 - confidence; what is worse by p alone is a warning
 """
@@ -114,8 +114,8 @@ _REPORT = """
     --item (default: 10)
 """
 _OF_COMMANDS = {
-    "evaluate": _ALL + _TABLES + _EVALUATE,
-    "compare": _ALL + _TABLES + _TESTS + _COMPARE,
+    "evaluate": _ALL + _EVALUATE,
+    "compare": _ALL + _TESTS + _COMPARE,
     "report": _ALL + _TESTS + _REPORT,
 }
 _OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=|-]*)(\.*) \(([\w ]+)\): (.+)")
@@ -209,9 +209,7 @@ def parser_of_command() -> _Parser:
         command.add_argument("files", help=files, nargs="*")
         command.add(_OF_COMMANDS[name])
         command.set_defaults(confidence=0.95, keep=[], gates=[], keep_items=None)
-        command.set_defaults(output="table", test="t", correction="holm")
-    # The last one.
-    command.set_defaults(output=None, title="Ranking evaluation")
+        command.set_defaults(test="t", correction="holm", title="Ranking evaluation")
     return parser
 
 

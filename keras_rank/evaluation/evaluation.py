@@ -108,7 +108,7 @@ class Evaluation:
 
     def __getitem__(self, name: str) -> float:
         values = Values.of(self._values, self._values.measured(name))
-        return values.mean(~np.isnan(values.values)).value
+        return values.mean(~np.isnan(values.values)).number
 
     def to_dict(self) -> dict[str, float]:
         """Returns a dict from the names of the metrics to their values."""
@@ -166,8 +166,9 @@ class Evaluation:
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. The notes are the rules of a run, or of rows without labels,
-            and warn of intervals of fewer than ten lists or clusters.
+            is Wilson's. A sum, such as `num_ret`, has none. The notes are the rules of
+            a run, or of rows without labels, and warn of intervals of fewer than ten
+            lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -258,7 +259,7 @@ class Evaluation:
             ValueError: if there is no such metric, or `n` is not a positive int.
         """
         of_baseline = None if baseline is None else _values_of("baseline", baseline)
-        first = self.metric_names[0] if metric is None else metric
+        first = self._values.first_metric if metric is None else metric
         return worst_of(self._values, first, n, of_baseline)
 
     def items(self, query: Any) -> Table:

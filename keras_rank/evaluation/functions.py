@@ -212,7 +212,8 @@ def evaluate_run(
             `"ndcg@10"`, with arguments, if any: `"rbp(persistence=0.9)@10"`. Also as
             spelled in trec_eval (`"ndcg_cut_10"`), ir_measures (`"AP(rel=2)@10"`) or
             ndeval (`"strec@10"`). Or a single one, or `RankingMetrics`. The result of a
-            string has that string as its name. Metrics without a `seed` get the seed 0.
+            string has that string as its name. `"official"` stands for all that
+            trec_eval prints by default. Metrics without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.

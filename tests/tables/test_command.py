@@ -568,7 +568,7 @@ def test_options_accept_what_the_functions_accept():
     for table in keras_rank_command._OF_COMMANDS.values():
         for _, name, values, *_ in keras_rank_command.options_of(table):
             if "|" in values:
-                found[name] = set(values.split("|"))
+                found[name] = found.get(name, set()) | set(values.split("|"))
     known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
     known |= {"gains": GAINS, "output": [*printing._TEXTS, "json"]}
     known |= {"test": how.TESTS, "correction": [*how.CORRECTIONS, "none"]}

@@ -263,7 +263,7 @@ def test_arguments_that_a_spelling_does_not_have(string):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
 
 
-UNKNOWN = dict.fromkeys(["P", "ndcg_cut", "gm_map", "ERR_20", "R@"], "")
+UNKNOWN = dict.fromkeys(["P", "ndcg_cut", "gm_bpref", "ERR_20", "R@"], "")
 UNKNOWN["recip_rnk"] = '. Did you mean "mrr"?'
 
 

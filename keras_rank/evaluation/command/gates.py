@@ -75,10 +75,12 @@ def worse(
     """
     failed, doubtful = [], []
     for row in comparison:
-        sign = 1.0 if baseline.measured(row["metric"]).direction == "up" else -1.0
+        metric = baseline.measured(row["metric"])
+        sign = 1.0 if metric.direction == "up" else -1.0
         loss, level = -sign * row["difference"], 1.0 - confidence
         # NaN fails too: nothing is known of too few lists.
-        if loss <= 0.0 or row["p"] >= level:
+        # Fewer of what is summed are not worse.
+        if loss <= 0.0 or row["p"] >= level or metric.reduction == "sum":
             continue
         text = f"{_metric_of(row)} is worse by {loss:.4f}, p={row['p']:.2g}"
         if "corrected_p" in row:

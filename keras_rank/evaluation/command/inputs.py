@@ -14,10 +14,12 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from keras_rank import evaluation
+from keras_rank.backends import backend
 from keras_rank.evaluation.command.printing import show_progress
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.list_table import is_described
 from keras_rank.evaluation.lists.metric_names import RULES, members_of
+from keras_rank.evaluation.lists.trec_eval import expanded
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.names import parts_of
 from keras_rank.reading.files import files_of
@@ -112,6 +114,9 @@ def metrics_of(parsed: Namespace) -> RankingMetrics:
         config["gain_fn"] = parsed.gains or config["gain_fn"]
     for config in with_level if level is not None else []:
         config["relevance_threshold"] = level
+    for config in configs if parsed.output == "trec_eval" else []:
+        # Its digits are those of doubles.
+        config["dtype"] = backend.widest("float64")
     pairs = zip(members, configs, strict=True)
     return RankingMetrics([type(x).from_config(config) for x, config in pairs])
 
@@ -164,7 +169,7 @@ def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluat
     """Reads a file of `--per-list`, and selects metrics if any are named."""
     values = Evaluation.read(file)._values
     names = []
-    for name in metrics or values.metric_names:
+    for name in expanded(metrics) or values.metric_names:
         metric = values.find(name)
         if metric is None:
             raise ValueError(

@@ -9,7 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import gates, inputs, options, printing
+from keras_rank.evaluation.command import (
+    gates,
+    inputs,
+    options,
+    printing,
+    trec_eval,
+)
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.metric_names import measured_of
@@ -44,7 +50,7 @@ def _run(parsed: Namespace) -> int:
         commands = {"evaluate": _evaluate, "compare": _compare, "report": _write_page}
         results, notes, failed = commands[parsed.command](parsed)
         try:
-            printing.print_results(results, notes, parsed.output)
+            printing.print_results(results, notes, parsed.output or "table")
             sys.stdout.flush()
         except BrokenPipeError:
             # Its reader has closed the pipe: the rest is dropped.
@@ -64,6 +70,7 @@ def _run(parsed: Namespace) -> int:
 
 
 def _evaluate(parsed: Namespace) -> _Report:
+    trec_eval.require_used(parsed)
     given = inputs.models_of(parsed)
     if not given:
         raise ValueError(
@@ -93,6 +100,9 @@ def _evaluate(parsed: Namespace) -> _Report:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
     failed = list(gates.shut(bounds, results["summary"]))
+    if parsed.output == "trec_eval":
+        lines = [*trec_eval.lines_of(found, parsed.print_lists)]
+        results = {"": Table({"line": lines}, notes=results["summary"].notes)}
     return results, _warnings_of(found), failed
 
 

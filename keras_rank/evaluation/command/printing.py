@@ -12,6 +12,7 @@ _TEXTS: dict[str, Callable[[Table], str]] = {
     "tsv": Table.to_tsv,
     "markdown": Table.to_markdown,
     "html": Table.to_html,
+    "trec_eval": lambda table: "\n".join(table["line"]),
 }
 
 
@@ -23,7 +24,8 @@ def print_results(results: dict[str, Table], warnings: list[str], output: str) -
         print(json.dumps({**data, "notes": notes, "warnings": warnings}, indent=1))
     elif results:
         print("\n\n".join(map(_TEXTS[output], results.values())))
-    for line in [*(notes if output == "tsv" else []), *warnings]:
+    are_apart = output in ("tsv", "trec_eval")
+    for line in [*(notes if are_apart else []), *warnings]:
         say(line)
 
 

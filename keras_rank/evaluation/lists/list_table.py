@@ -115,6 +115,17 @@ class ListTable:
         """Whether items of the lists are kept."""
         return columns.ITEMS in self.table.column_names
 
+    @property
+    def sums(self) -> list[str]:
+        """The names of the metrics that are sums over lists, of integers."""
+        return [each.name for each in self.metrics if each.reduction == "sum"]
+
+    @property
+    def first_metric(self) -> str:
+        """The name of the first metric that is no sum, if there is one."""
+        means = (name for name in self.metric_names if name not in self.sums)
+        return next(means, self.metric_names[0])
+
     @functools.cached_property
     def places(self) -> dict[Any, int]:
         """The row of each query."""
@@ -124,6 +135,9 @@ class ListTable:
     def per_list(self) -> pa.Table:
         """The table without health, and with a single column of weights if possible."""
         table = self.table.select(self._names_of_lists()).replace_schema_metadata()
+        for place, name in enumerate(table.column_names):
+            if name in self.sums:
+                table = table.set_column(place, name, table[name].cast("int64"))
         own = [OWN_WEIGHT.format(name) for name in self.metric_names]
         if not set(own) <= set(table.column_names):
             return table

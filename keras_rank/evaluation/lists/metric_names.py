@@ -16,6 +16,7 @@ from keras_rank.arguments import (
     check_positive,
     check_share,
 )
+from keras_rank.evaluation.lists import trec_eval
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
@@ -37,6 +38,8 @@ _LOWEST = {
     **dict.fromkeys(("DCG", "AlphaDCG", "AverageRelevancePosition")),
     **dict.fromkeys(("KendallTau", "SpearmanCorrelation"), -1.0),
 }
+# Metrics from 0 to 1 that only tables have.
+_OF_TABLES = ("Judged", "IPrec", "GeometricMeanAveragePrecision")
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
@@ -84,6 +87,7 @@ class Judged(PrecisionAtK):
     """The share of the top k items that have a judgment, which it reads as labels."""
 
     base_name = "judged"
+    _reads = "judged"
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -102,9 +106,18 @@ class Measured(NamedTuple):
     @property
     def lowest(self) -> float | None:
         """The lowest value, if the highest is 1 by its definition."""
-        name = (self.definition or {}).get("class_name", "")
-        is_own = name == "Judged" or name in public.__all__
-        return _LOWEST.get(name, 0.0) if is_own else None
+        is_own = self.class_name in (*_OF_TABLES, *public.__all__)
+        return _LOWEST.get(self.class_name, 0.0) if is_own else None
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class, empty if that is not known."""
+        return str((self.definition or {}).get("class_name", ""))
+
+    @property
+    def reduction(self) -> str:
+        """How lists become one number: "mean", "sum" or "geometric mean"."""
+        return str((self.definition or {}).get("reduction", "mean"))
 
 
 def members_of(
@@ -119,9 +132,8 @@ def members_of(
     """
     check_choice("rules", rules, RULES)
     if not isinstance(metrics, RankingMetrics):
-        metrics = [
-            by_rules(x, rules) if isinstance(x, str) else x for x in listed(metrics)
-        ]
+        given = trec_eval.expanded(listed(metrics))
+        metrics = [by_rules(x, rules) if isinstance(x, str) else x for x in given]
     group = as_group(metrics)
     of_lists, of_exposure = by_kind(group.members)
     if of_exposure:
@@ -141,6 +153,9 @@ def members_of(
 def by_rules(string: str, rules: str) -> Member:
     """Returns the metric of a string, with the string as its name."""
     parts = parts_of(string)
+    of_trec_eval = parts and trec_eval.metric_of(string, parts, rules)
+    if of_trec_eval is not None:
+        return of_trec_eval
     if parts is not None and parts.name in _JUDGED:
         check_arguments(string, parts, ())
         return Judged(parts.k, denominator="retrieved", name=string)
@@ -183,6 +198,8 @@ def measured_of(metric: RankingMetric) -> Measured:
         config = json.loads(json.dumps(metric.get_config()))
         definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
         definition["class_name"] = type(metric).__name__
+        if hasattr(metric, "_reduction"):
+            definition["reduction"] = metric._reduction
     except (TypeError, ValueError):
         # Such as with a function that can't be saved.
         definition = None

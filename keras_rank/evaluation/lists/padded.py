@@ -14,8 +14,8 @@ from keras_rank import functional
 from keras_rank.arrays.limits import limits_of
 from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists import columns
-from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.evaluation.lists.trec_eval import IPrec
 from keras_rank.lists.reading import Reading, check_told_apart, read
 from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
@@ -74,7 +74,8 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
     metrics, ties = settings.metrics, settings.order_of_ties
     found: Batch = {}
     health = _health_of_batch(batch, metrics)
-    batch = batch | {"score": _told_apart(batch["score"])}
+    of_items = np.where(batch["label"] >= 0.0, 1.0, -1.0)
+    batch = batch | {"score": _told_apart(batch["score"]), "item": of_items}
     # In the precision of most metrics, as these columns take most of the memory.
     spread: Batch = {}
     for metric, has_relevant, values, weights in _computed(
@@ -122,6 +123,9 @@ def _set_spread(
         low, high = np.minimum(worst, best), np.maximum(worst, best)
         is_up = metric._direction == "up"
         worst[:], best[:] = (low, high) if is_up else (high, low)
+        if isinstance(metric, IPrec):
+            # The mean of a maximum has no formula.
+            spread[columns.SPREAD.format(metric.name, "average")][chosen] = np.nan
 
 
 def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
@@ -198,12 +202,11 @@ def _computed(
 
 def _labels_of(metric: RankingMetric) -> str:
     """The labels that a metric reads."""
-    if isinstance(metric, Judged):
-        return "judged"
     if metric.takes_subtopics:
         return "subtopics"
     # To bpref, an item without a judgment is padding, whatever it is to others.
-    return "judgment" if isinstance(metric, BPref) else "label"
+    labels = "judgment" if isinstance(metric, BPref) else "label"
+    return getattr(metric, "_reads", labels)
 
 
 def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:

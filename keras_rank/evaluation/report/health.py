@@ -126,12 +126,14 @@ def checks_of(lists: ListTable) -> list[Check]:
     for metric in lists.metrics:
         name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
         worst, average, best = (
-            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).value
+            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).number
             for order in ORDERS
         )
+        # A metric may have none.
+        on_average = f", and {average:.4f} on average" * (not np.isnan(average))
         warning = (
             f"have tied items: {name} is {worst:.4f} with their worst order, "
-            f"{best:.4f} with the best one, and {average:.4f} on average"
+            f"{best:.4f} with the best one{on_average}"
         )
         share = abs(best - worst)
         # It is NaN, which passes, for a metric that leaves out all lists.
@@ -190,8 +192,9 @@ def _checks_of_relevance(
     alike: dict[Any, list[Measured]] = {}
     for metric in metrics:
         relevant = columns.get(f"{metric.name}/relevant")
-        # To fall-out, what is not relevant counts.
-        if relevant is not None and _argument(metric, "class_name") != "FallOut":
+        # To fall-out, what is not relevant counts, and to sums the order does not.
+        is_one = metric.class_name != "FallOut" and metric.reduction != "sum"
+        if relevant is not None and is_one:
             key = relevant.tobytes(), metric.empty_value is None
             alike.setdefault(key, []).append(metric)
     for same in alike.values():

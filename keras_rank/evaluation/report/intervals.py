@@ -13,6 +13,8 @@ from keras_rank.evaluation.lists.metric_names import Measured
 # The draws of a permutation test, and how many of the largest differences it permutes.
 _RESAMPLES = 9999
 _SIGNS = 2**13
+# What geometric means take for 0, as trec_eval does.
+_SMALLEST = 1e-5
 
 
 class Mean(NamedTuple):
@@ -24,11 +26,18 @@ class Mean(NamedTuple):
             of the mean, times the number of lists. The sum is 0.
         terms: array of the same shape. What each list contributes to the mean itself,
             times the number of lists.
+        is_log: whether it is the logarithm of a geometric mean.
     """
 
     value: float
     influence: Array
     terms: Array
+    is_log: bool = False
+
+    @property
+    def number(self) -> float:
+        """The mean itself."""
+        return math.exp(self.value) if self.is_log else self.value
 
     def __sub__(self, other: "Mean") -> "Mean":
         influence = self.influence - other.influence
@@ -53,6 +62,16 @@ class Estimate(NamedTuple):
         """The estimate with an interval that does not exceed a range."""
         return self._replace(low=max(self.low, low), high=min(self.high, high))
 
+    def exp(self, baseline: float | None = None) -> "Estimate":
+        """The estimate of a geometric mean, or its difference, from that of its log."""
+        factor, less = (1.0, 0.0) if baseline is None else (baseline, baseline)
+        value, low, high = (
+            factor * math.exp(min(x, 700.0)) - less
+            for x in (self.value, self.low, self.high)
+        )
+        error = (value + less) * self.standard_error
+        return self._replace(value=value, standard_error=error, low=low, high=high)
+
 
 class Values(NamedTuple):
     """The values of a metric.
@@ -62,11 +81,13 @@ class Values(NamedTuple):
         weights: array of the same shape, NaN for a list without relevant items, which
             has the average weight of the others.
         empty_value: the value of such a list.
+        reduction: how they become one number: see `Measured`.
     """
 
     values: Array
     weights: Array
     empty_value: float | None
+    reduction: str = "mean"
 
     @classmethod
     def of(
@@ -74,18 +95,32 @@ class Values(NamedTuple):
     ) -> "Values":
         """The values of a metric, or of a similar column."""
         values = lists.array(column or metric.name)
-        return cls(values, lists.weights(metric), metric.empty_value)
+        weights = lists.weights(metric)
+        return cls(values, weights, metric.empty_value, metric.reduction)
 
     def at(self, places: Array) -> "Values":
         """The values at places, NaN where these are -1."""
         is_missing = places < 0
         values = np.where(is_missing, np.nan, self.values[places])
         weights = np.where(is_missing, np.nan, self.weights[places])
-        return Values(values, weights, self.empty_value)
+        return self._replace(values=values, weights=weights)
 
     def mean(self, chosen: Array) -> Mean:
-        """The mean over chosen lists, as the metric computes it."""
+        """The mean over chosen lists, or their sum or geometric mean, as they have it.
+
+        A sum is an integer, and no estimate of anything: its error is NaN.
+        """
         values, weights = self.values[chosen], self.weights[chosen]
+        if self.reduction == "sum":
+            unknown = np.full(len(values), math.nan)
+            return Mean(int(values.sum()), unknown, unknown)
+        if self.reduction == "geometric mean":
+            logs, of_empty = (
+                np.log(np.maximum(x, _SMALLEST))
+                for x in (self.values, self.empty_value or 0.0)
+            )
+            mean = Values(logs, self.weights, float(of_empty)).mean(chosen)
+            return mean._replace(is_log=True)
         is_relevant = ~np.isnan(weights)
         relevant, weights = values[is_relevant], weights[is_relevant]
         lists, total = len(values), weights.sum()
@@ -95,13 +130,14 @@ class Values(NamedTuple):
         # Without weights of its own, the average is 1.
         average = total / len(weights) if len(weights) and total > 0.0 else 1.0
         of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
-        share = len(relevant) / lists
-        value = share * of_relevant + (1.0 - share) * empty
-        influence, terms = np.full(lists, empty - value), np.full(lists, empty)
+        terms = np.full(lists, empty)
+        terms[is_relevant] = weights / average * relevant
+        # One after the other, as trec_eval adds them: both round alike to four places.
+        value = float(np.cumsum(terms)[-1]) / lists
+        influence = np.full(lists, empty - value)
         influence[is_relevant] = weights / average * (relevant - of_relevant)
         influence[is_relevant] += of_relevant - value
-        terms[is_relevant] = weights / average * relevant
-        return Mean(float(value), influence, terms)
+        return Mean(value, influence, terms)
 
     def are_from(self, lowest: float) -> bool:
         """Whether all values are between that and 1, but for a rounding."""
@@ -115,7 +151,8 @@ class Values(NamedTuple):
         values, weights = self.values[chosen], self.weights[chosen]
         weights = weights[~np.isnan(weights)]
         are_binary = np.isin(values, (0.0, 1.0)).all()
-        return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
+        are_alike = are_binary and np.all(weights == weights[:1])
+        return bool(len(values) > 1 and are_alike and self.reduction == "mean")
 
     def share_interval(self, chosen: Array, confidence: float) -> tuple[float, float]:
         """Wilson's interval for the mean of such values.
@@ -142,13 +179,13 @@ def estimate(
         confidence: the confidence level of the interval.
         permute: whether p comes from random signs, instead of Student's t.
     """
-    value, influence, terms = mean
+    value, influence, terms, _ = mean
     lists = len(influence)
     if clusters is not None:
         _, numbers = np.unique(clusters, return_inverse=True)
         influence, terms = (np.bincount(numbers, x) for x in (influence, terms))
     units = len(influence)
-    if units < 2:
+    if units < 2 or np.isnan(influence).any():
         return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists, units)
     variance = units / (units - 1) * np.sum(np.square(influence)) / lists**2
     error = float(np.sqrt(variance))

@@ -46,7 +46,7 @@ class Page:
             title=self.title,
             counts=f"{self._named()}{facts.counts_of(self.new)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
-            lead=facts.result_of(self.new, whole, self.how),
+            lead=facts.result_of(self.new, plots.estimates_in(whole), self.how),
             sections=markup.joined(sections),
         )
 
@@ -143,6 +143,7 @@ class Page:
             panel: function from a row to its panel.
             of: a name of the plots.
         """
+        table = plots.estimates_in(table)
         value = "value" if self.baseline is None else "difference"
         level = 100 * self.how.confidence
         label = f"{self._what}, with {level:g}% confidence intervals."

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_rank.evaluation.report.table import Table, required
+from keras_rank.evaluation.report.table import Table, required, rows_where
 
 # The longest name of a row, and of a model, that leaves room for the plot.
 _LONGEST = 32
@@ -57,6 +57,12 @@ def axes_of(ax: Any, rows: int | None = None) -> Any:
     return pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")[1]
 
 
+def estimates_in(table: Table) -> Table:
+    """The rows of a table without sums, which are integers, if any row is left."""
+    are_estimates = [not isinstance(value, int) for value in table["value"]]
+    return rows_where(table, are_estimates) if any(are_estimates) else table
+
+
 def draw_intervals(
     table: Table,
     value: str,
@@ -75,6 +81,7 @@ def draw_intervals(
         longest: the length of the longest label that is not shortened.
         color: the color of the intervals.
     """
+    table = estimates_in(table)
     axes = axes_of(ax, len(table))
     columns, label = list(table.columns), value
     names, metrics = columns[: columns.index("metric") + 1], set(table["metric"])

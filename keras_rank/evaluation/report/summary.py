@@ -138,14 +138,16 @@ def estimates_of(
             change = mean - before[0] if before else mean
             permute = how.test == "permutation"
             found = estimate(change, of_cluster, confidence, permute)
+            if mean.is_log:
+                found = found.exp(*(x.number for x in before))
             if name in lowest:
                 low = lowest[name]
                 limits = (low - 1.0, 1.0 - low) if old else (low, 1.0)
                 found = found.within(*limits)
             row = {"metric": name, **found._asdict(), **slice_, _UNITS: found.units}
             if before:
-                row |= {"value": mean.value, "difference": found.value}
-                row["baseline"] = before[0].value
+                row |= {"value": mean.number, "difference": found.value}
+                row["baseline"] = before[0].number
             elif clusters is None and new.are_hits(counted):
                 row["low"], row["high"] = new.share_interval(counted, confidence)
             yield row

@@ -21,7 +21,7 @@ def worst_of(new: ListTable, baseline: ListTable | None) -> Iterator[Html]:
         baseline: what it is compared with, if anything. The worst lists are then those
             that lost most.
     """
-    metric = new.metric_names[0]
+    metric = new.first_metric
     if baseline is not None and baseline.find(metric) is None:
         return
     worst = comparison.worst_of(new, metric, _WORST, baseline)
