@@ -42,7 +42,7 @@ __all__ = [
     "utils",
 ]
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 
 def __dir__() -> list[str]:
