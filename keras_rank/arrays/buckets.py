@@ -28,6 +28,12 @@ def enlarged(x: Tensor, shape: tuple[int, ...], fill: float) -> Tensor:
     return larger
 
 
+def with_last_repeated(x: Tensor, size: int) -> Tensor:
+    """Returns a tensor or array with the last entry of each row appended."""
+    places = np.minimum(np.arange(size), x.shape[1] - 1)
+    return (np if isinstance(x, np.ndarray) else ops).take(x, places, axis=1)
+
+
 def first_rows(x: Tensor, number: int | None) -> Tensor:
     """Returns the rows without those that were appended."""
     if number is None or x.shape[0] in (None, number):

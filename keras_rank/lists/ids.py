@@ -280,8 +280,7 @@ def check_no_matrix(
     backend.require(
         ops.logical_not(is_matrix),
         f"`{argument}` should hold {_RELEVANT[argument] if are_relevant else _ANY}. "
-        f"Received: {number} numbers for each list, of {items} items, and some of "
-        "them twice",
+        f"Received: lists that hold some of them twice, with {items} items",
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, size_of, with_columns
-from keras_rank.arrays.buckets import enlarged, rounded_up
+from keras_rank.arrays.buckets import enlarged, rounded_up, with_last_repeated
 from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
@@ -45,25 +45,27 @@ def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
     lists, items = given.labels.shape[:2]
     if not sparse_labels:
         sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
-        return _with_shape(given, sizes)
-    if given.labels.shape == given.scores.shape:
-        # The check for labels of all items needs the original shape.
+        return _with_shape(given, (*sizes, *given.labels.shape[2:]))
+    width = rounded_up(items, 1)
+    if items in (0, width) or given.scores.shape[1] in (items, width):
+        # `check_no_matrix` asks for as many ids as items.
         return given
-    # Only targets, as an additional list would count.
-    return _with_shape(given, (lists, rounded_up(items, 1)))
+    # An id counts once in a list. Only targets, as an additional list would count.
+    ids, mask, grades = (
+        None if x is None else with_last_repeated(x, width)
+        for x in (given.labels, given.mask, given.grades)
+    )
+    return given._replace(labels=ids, mask=mask, grades=grades)
 
 
 def _with_shape(given: RawBatch, shape: tuple[int, ...]) -> RawBatch:
     """Pads tensors of the shape of the labels, or with one row per list."""
-    labels, lists = given.labels, given.labels.shape[0]
-    shape = (*shape, *labels.shape[2:])
+    labels = given.labels
     if str(labels.dtype).startswith(("bool", "uint")):
         # Which have no -1, that says where there is padding.
         labels = cast_finite(labels, "float32")
 
     def padded(x: Tensor, fill: float) -> Tensor:
-        if tuple(x.shape)[:1] != (lists,):
-            return x
         sizes = [
             new if size == old else size
             for size, old, new in zip(x.shape, given.labels.shape, shape, strict=False)
