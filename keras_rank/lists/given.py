@@ -14,12 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.tensors import (
-    as_tensor,
-    dtype_name,
-    sizes_agree,
-    within_backend,
-)
+from keras_rank.lists.tensors import as_tensor, dtype_name, sizes_agree, within_backend
 
 Form: TypeAlias = Literal[
     "array", "tensor", "rows", "column", "ragged", "matrix", "sparse", "variable",
@@ -184,13 +179,17 @@ def if_given(
     return None if value is None else look(argument, value, padding, deep=deep)
 
 
-def if_of_shape(layer_mask: Tensor, shape: Sequence[int | None]) -> Tensor | None:
-    """A mask that layers have passed on to scores, if it has the shape of lists.
+def layer_mask_of(scores: Any, *shapes: Sequence[int | None]) -> Tensor | None:
+    """The mask that layers have passed on to scores, if it has one of some shapes.
 
     Layers that change axes may pass on the mask of other ones.
     """
-    given = look("mask", layer_mask)
-    return given.tensor() if sizes_agree(given.shape, shape) else None
+    mask = backend.layer_mask(scores)
+    if mask is None:
+        return None
+    given = look("mask", mask)
+    fits = any(sizes_agree(given.shape, shape) for shape in shapes)
+    return given.tensor() if fits else None
 
 
 def is_dict(value: Any) -> bool:
@@ -237,6 +236,13 @@ def require_same_lengths(expected: Given, *others: Given | None) -> None:
                     f"have as many items as `{name}` in every list",
                     f"{size} items in list {i} of {argument}, {of_expected} in {name}",
                 )
+
+
+def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) -> None:
+    """Raises unless weights are a number, or have one of some shapes."""
+    if shape and not any(sizes_agree(shape, each) for each in accepted):
+        expected = "be a number or have the shape " + " or ".join(map(str, accepted))
+        raise refused("sample_weight", expected, f"sample_weight.shape={shape}")
 
 
 def _lengths_of(given: Given) -> Sequence[int]:

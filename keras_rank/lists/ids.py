@@ -256,7 +256,7 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
 
 
 def check_no_matrix(
-    argument: str, ids: Tensor, items: Tensor | int | None, *, are_relevant: bool
+    argument: str, ids: Tensor, items: Tensor | int, *, are_relevant: bool
 ) -> None:
     """Raises for a matrix with a column for each item, if values can be seen.
 
@@ -267,7 +267,7 @@ def check_no_matrix(
     lists, number = shape_of(ids)
     if not lists or (number or 0) < 2:
         return
-    if number == items:
+    if isinstance(items, int) and number == items:
         holds_twice = ops.any(are_repeated(ids), axis=1)
         is_full = ops.all(ids >= 0, axis=1)
         is_matrix = ops.logical_or(

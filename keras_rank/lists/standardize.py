@@ -12,6 +12,7 @@ from keras_rank.arrays.buckets import enlarged, rounded_up, with_last_repeated
 from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.given import refused
 from keras_rank.lists.ids import (
     NO_CANDIDATE,
     are_items,
@@ -19,12 +20,7 @@ from keras_rank.lists.ids import (
     check_items,
     check_no_matrix,
 )
-from keras_rank.lists.reading import (
-    RawBatch,
-    read_ids,
-    tied_labels,
-    weights_of_lists,
-)
+from keras_rank.lists.reading import RawBatch, read_ids, tied_labels, weights_of_lists
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,
@@ -155,13 +151,8 @@ def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
         `SparseLists`. An id that is given twice in a list counts once.
     """
     ids, scores, mask, weights, labels, layer_mask = map(as_tensor, given)
-    ids, labels = _of_lists(*_targets(ids, labels, mask))
-    if labels is None:
-        check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
-    items = size_of(scores, 1)
-    check_items("y_true", ids, items)
-    are_in_catalogue = are_items(ids, items)
-    lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
+    of_targets = ids, labels, mask, weights
+    lists = _target_lists(("y_true", size_of(scores, 1), dtype), *of_targets)
     if scores.shape[1] == 0:
         # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
@@ -212,30 +203,12 @@ def standardize_targets(
         twice in a list counts once.
     """
     ids, labels, mask, of_labels = read_ids("targets", targets, items)
-    if len(ids.shape) not in (1, 2):
-        raise ValueError(
-            "`targets` should have the shape (batch,) or (batch, targets). Received: "
-            f"targets.shape={shape_of(ids)}"
-        )
-    weights = weights_of_lists(sample_weight, ids)
-    given = ids, labels, mask, weights
-    return backend.enter(_targets_of, (items, dtype), *given), tied_labels(of_labels)
-
-
-def _targets_of(
-    catalogue: tuple[int, str],
-    ids: Tensor,
-    labels: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
-) -> TargetLists:
-    items, dtype = catalogue
-    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
-    ids, labels = _of_lists(*_targets(ids, labels, mask))
-    if labels is None:
-        check_no_matrix("targets", ids, items, are_relevant=True)
-    check_items("targets", ids, items)
-    return _target_lists(ids, labels, are_items(ids, items), items, weights, dtype)
+    if len(ids.shape) != 2:
+        expected = "have the shape (batch,) or (batch, targets)"
+        raise refused("targets", expected, f"targets.shape={shape_of(ids)}")
+    given = ids, labels, mask, weights_of_lists(sample_weight, ids)
+    kind = "targets", items, dtype
+    return backend.enter(_target_lists, kind, *given), tied_labels(of_labels)
 
 
 def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
@@ -269,24 +242,22 @@ def _targets(
     return backend.where(is_target, ids, -1), labels
 
 
-def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Ids and labels of shape `(batch, targets)`, of one target or more."""
-    if len(ids.shape) == 1:
-        ids, labels = (None if x is None else x[:, None] for x in (ids, labels))
-    if ids.shape[1] == 0:
-        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
-        labels = None
-    return ids, labels
-
-
 def _target_lists(
+    kind: tuple[str, Tensor | int, str],
     ids: Tensor,
     labels: Tensor | None,
-    are_in_catalogue: Tensor,
-    items: Tensor | int,
+    mask: Tensor | None,
     weights: Tensor | None,
-    dtype: str,
 ) -> TargetLists:
+    """Lists of targets, given the name of the argument, the items, and the dtype."""
+    argument, items, dtype = kind
+    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
+    ids, labels = _targets(ids, labels, mask)
+    if ids.shape[1] == 0:
+        ids, labels = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
+    if labels is None:
+        check_no_matrix(argument, ids, items, are_relevant=True)
+    check_items(argument, ids, items)
     is_target = ids >= 0 if labels is None else ids != -1
     has_catalogue = True
     # A branch: torch.compile can't make a tensor of a condition on an unknown size.
@@ -305,7 +276,7 @@ def _target_lists(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = backend.minimum(weights, LARGEST_WEIGHT)
         weights = backend.where(is_weighed, weights, 0.0)
-    can_be_found = ops.logical_and(is_target, are_in_catalogue)
+    can_be_found = ops.logical_and(is_target, are_items(ids, items))
     grades, wide = ops.cast(is_target, dtype), None
     if labels is not None:
         can_be_found = ops.logical_and(can_be_found, ids >= 0)

@@ -194,7 +194,7 @@ def test_what_is_not_understood_is_an_error(ids, scores):
         ([[True], [False, True]], scores[:2], "of dtype bool"),
         ([{1, 2}, {0}], scores[:2], "of dtype object, of sets: pass lists"),
         (matrix, scores, "a sparse matrix, which has rows"),
-        (ids, scores, np.ones(4), "`sample_weight` should be a number, or have the sh"),
+        (ids, scores, np.ones(4), "`sample_weight` should be a number or have the sh"),
         (*uneven, "as many items"),
         (*shorter, "as many items as `y_pr"),
     ):
