@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from keras import ops
 
@@ -187,10 +187,6 @@ def count_before(
 
 def are_few(thresholds: Tensor) -> Tensor | bool:
     """Whether comparing with each threshold takes less time than sorting."""
-    number = thresholds.shape[1]
-    if number is not None:
-        return bool(number <= backend.MOST_COMPARISONS)
-    # Unknown in a graph.
     return size_of(thresholds, 1) <= backend.MOST_COMPARISONS
 
 
@@ -211,7 +207,7 @@ def count_at_least(entries: Tensor, thresholds: Tensor, compares: bool) -> Tenso
     places = number_at_most(in_order, entries)
     numbers = backend.histogram(places, thresholds.shape[1] + 1)
     beyond = size_of(entries, 1) - ops.cumsum(numbers, axis=1)
-    reach = backend.take(beyond, _number_below(in_order, thresholds))
+    reach = backend.take(beyond, _searched(in_order, thresholds, "left"))
     return backend.where(is_number, reach, 0)
 
 
@@ -222,18 +218,8 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
         in_order: tensor of shape `(batch, size)`, the smallest entries first.
         thresholds: tensor of shape `(batch, number)`.
     """
-    size, below = size_of(in_order, 1), _number_below(in_order, thresholds)
+    size, below = size_of(in_order, 1), _searched(in_order, thresholds, "left")
     return size - number_at_most(in_order, thresholds), size - below
-
-
-def _number_below(in_order: Tensor, thresholds: Tensor) -> Tensor:
-    """Counts the entries of sorted rows below each threshold."""
-    return backend.search_rows(
-        in_order,
-        thresholds,
-        "left",
-        lambda: _bisected(operator.lt, (in_order, thresholds)),
-    )
 
 
 def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
@@ -242,12 +228,16 @@ def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
         # Unrolled, as a device would wait for a loop.
         each = [in_order[:, i : i + 1] for i in range(in_order.shape[1])]
         return sum(ops.cast(entry <= thresholds, "int32") for entry in each)
-    return backend.search_rows(
-        in_order,
-        thresholds,
-        "right",
-        lambda: _bisected(operator.le, (in_order, thresholds)),
-    )
+    return _searched(in_order, thresholds, "right")
+
+
+def _searched(
+    in_order: Tensor, thresholds: Tensor, side: Literal["left", "right"]
+) -> Tensor:
+    """Counts the entries of sorted rows below each threshold, or up to it."""
+    holds = operator.lt if side == "left" else operator.le
+    bisect = functools.partial(_bisected, holds, (in_order, thresholds))
+    return backend.search_rows(in_order, thresholds, side, bisect)
 
 
 def _bisected(holds: Matches, *pairs: Pair) -> Tensor:

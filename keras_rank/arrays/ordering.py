@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import none_of, size_of
+from keras_rank.arrays.arithmetic import none_of, size_of, with_columns
 from keras_rank.arrays.limits import as_ranked
 from keras_rank.arrays.selection import at_most_size, is_all, is_long, top_k
 from keras_rank.backends import Tensor, backend
@@ -208,13 +208,10 @@ def _with_ties_resolved(by_rank: Tensor, positions: Tensor, keys: Tensor) -> Ten
 
     def swapped() -> Tensor:
         goes_up = ops.logical_and(tied, keys[:, 1:] > keys[:, :-1])
-        nowhere = ops.zeros_like(positions[:, :1], dtype="bool")
-        is_above = ops.concatenate([goes_up, nowhere], axis=1)
-        is_below = ops.concatenate([nowhere, goes_up], axis=1)
-        from_below = ops.roll(positions, -1, axis=1)
-        from_above = ops.roll(positions, 1, axis=1)
-        others = backend.where(is_below, from_above, positions)
-        return backend.where(is_above, from_below, others)
+        goes_up = ops.cast(goes_up, "int32")
+        place = ops.arange(size_of(positions, 1), dtype="int32")
+        place = place + with_columns(goes_up, 0, 1) - backend.padded(goes_up, 1, 0, 0)
+        return backend.take(positions, place)
 
     def sorted_again() -> Tensor:
         count = size_of(positions, 1)
@@ -246,22 +243,20 @@ def _selected_by_keys(
 
     def among_all() -> Tensor:
         """Those above the last score are in; those with that score compete."""
-        is_last, all_keys = as_ranked(scores) == last, keys(None)
-        competing = backend.where(is_last, all_keys, backend.INT32_MIN)
+        ranked, all_keys = as_ranked(scores), keys(None)
+        competing = backend.where(ranked == last, all_keys, backend.INT32_MIN)
         its_keys, competing = top_k(competing, count)
         is_in, competes = by_rank > last, its_keys > backend.INT32_MIN
-        chosen = ops.concatenate(
-            [positions, ops.cast(competing, positions.dtype)], axis=1
+        competing = ops.cast(competing, positions.dtype)
+        chosen = ops.concatenate([positions, competing], axis=1)
+        are_chosen = ops.concatenate([is_in, competes], axis=1)
+        chosen_scores, chosen_keys = (
+            backend.where(
+                are_chosen, backend.take(x, chosen), backend.lowest_of(x.dtype)
+            )
+            for x in (ranked, all_keys)
         )
-        chosen_scores = [
-            backend.where(is_in, by_rank, -math.inf),
-            backend.where(competes, last, -math.inf),
-        ]
-        first_keys = backend.take(all_keys, positions)
-        first_keys = backend.where(is_in, first_keys, backend.INT32_MIN)
-        chosen_keys = ops.concatenate([first_keys, its_keys], axis=1)
-        order = _in_order(ops.concatenate(chosen_scores, axis=1), chosen_keys, count)
-        return backend.take(chosen, order)
+        return backend.take(chosen, _in_order(chosen_scores, chosen_keys, count))
 
     enough = at_most_size(2 * count + 8, size)
     is_seen = backend.is_concrete(scores) and not backend.on_accelerator()

@@ -1,6 +1,5 @@
 """Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import keras
@@ -151,37 +150,19 @@ def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
         `SparseLists`. An id that is given twice in a list counts once.
     """
     ids, scores, mask, weights, labels, layer_mask = map(as_tensor, given)
-    of_targets = ids, labels, mask, weights
-    lists = _target_lists(("y_true", size_of(scores, 1), dtype), *of_targets)
+    items, is_item = size_of(scores, 1), None
     if scores.shape[1] == 0:
         # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-    scores, is_item = ranked_as(scores), None
+    scores = ranked_as(scores)
     if layer_mask is not None:
         of_rows = len(layer_mask.shape) == 1
         is_item = ops.cast(layer_mask[:, None] if of_rows else layer_mask, "bool")
         is_item = ops.broadcast_to(is_item, ops.shape(scores))
-        lists = _without_padding(lists, is_item)
         scores = backend.where(is_item, scores, -np.inf)
+    of_targets = ids, labels, mask, weights, is_item
+    lists = _target_lists(("y_true", items, dtype), *of_targets)
     return SparseLists(**vars(lists), scores=scores, is_item=is_item, k=k)
-
-
-def _without_padding(lists: TargetLists, is_item: Tensor) -> TargetLists:
-    """Lists whose targets are no padding, and which have an item."""
-    is_known = backend.where(lists.can_be_found, backend.take(is_item, lists.ids), True)
-    mask = ops.logical_and(lists.mask, is_known)
-    labels, wide = (
-        None if x is None else backend.where(mask, x, 0.0)
-        for x in (lists.labels, lists.wide_labels)
-    )
-    return dataclasses.replace(
-        lists,
-        mask=mask,
-        labels=labels,
-        wide_labels=wide,
-        can_be_found=ops.logical_and(lists.can_be_found, is_known),
-        has_items=ops.logical_and(lists.has_items, ops.any(is_item, axis=1)),
-    )
 
 
 def standardize_targets(
@@ -248,6 +229,7 @@ def _target_lists(
     labels: Tensor | None,
     mask: Tensor | None,
     weights: Tensor | None,
+    is_item: Tensor | None = None,
 ) -> TargetLists:
     """Lists of targets, given the name of the argument, the items, and the dtype."""
     argument, items, dtype = kind
@@ -277,9 +259,18 @@ def _target_lists(
         weights = backend.minimum(weights, LARGEST_WEIGHT)
         weights = backend.where(is_weighed, weights, 0.0)
     can_be_found = ops.logical_and(is_target, are_items(ids, items))
-    grades, wide = ops.cast(is_target, dtype), None
     if labels is not None:
         can_be_found = ops.logical_and(can_be_found, ids >= 0)
+    # Only now, as a large id might change.
+    ids = ops.cast(backend.where(can_be_found, ids, 0), "int32")
+    if is_item is not None:
+        # A target may be padding, and then is none.
+        is_known = backend.where(can_be_found, backend.take(is_item, ids), True)
+        is_target = ops.logical_and(is_target, is_known)
+        can_be_found = ops.logical_and(can_be_found, is_known)
+        has_items = ops.logical_and(has_items, ops.any(is_item, axis=1))
+    grades, wide = ops.cast(is_target, dtype), None
+    if labels is not None:
         wide = wide_or_none(labels, dtype)
         if wide is not None:
             wide = backend.where(is_target, within_limits(wide), 0.0)
@@ -290,8 +281,7 @@ def _target_lists(
         wide_labels=wide,
         mask=is_target,
         list_weights=weights,
-        # Only now, as a large id might change.
-        ids=ops.cast(backend.where(can_be_found, ids, 0), "int32"),
+        ids=ids,
         can_be_found=can_be_found,
         has_items=has_items,
         # Without targets, one that was not retrieved avoids an axis of size 0.

@@ -76,9 +76,6 @@ class JudgedLists:
     @backend.cached_property
     def relevance(self) -> Tensor:
         """The relevance of the items, 0 where there is none."""
-        return self._of_all()
-
-    def _of_all(self) -> Tensor:
         relevance = self._worth(self.lists.labels)
         return backend.where(self.lists.mask, relevance, 0.0)
 
@@ -153,7 +150,7 @@ class JudgedLists:
         relevance = self._worth(labels)
         if not self._by_label.zero_at_zero:
             relevance = backend.where(ranking.occupied, relevance, 0.0)
-        return ranking.averaged(relevance, self._of_all)
+        return ranking.averaged(relevance, lambda: self.relevance)
 
     def hits(self, ranking: Ranking) -> Tensor:
         """The number of relevant items up to the cutoff, of shape `(batch,)`."""

@@ -12,17 +12,12 @@ from keras_rank.arrays.arithmetic import (
     as_number,
     counted,
     running_count,
-    running_total,
     seen_maximum,
     shifted,
     size_of,
     through_batch,
 )
-from keras_rank.arrays.counting import (
-    counts_in_order,
-    number_at_most,
-    place_among_tied,
-)
+from keras_rank.arrays.counting import counts_in_order, number_at_most, place_among_tied
 from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
@@ -276,7 +271,7 @@ def _spans(
         number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
         group = ops.reshape(through_batch(number, size_of(above, 1)), (-1,))
     ranks_in_group = backend.where(is_first, backend.minimum(sizes, limit - above), 0.0)
-    ends = running_total(ranks_in_group)
+    ends = backend.running_total(ranks_in_group)
     return _Spans(targets, group, above, sizes, ranks_in_group, ends)
 
 
@@ -317,21 +312,15 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     Of the ideal order, in which targets that are no items count: there may be more of
     these than items.
     """
-    items, targets = lists.items, lists.labels.shape[1]
+    items, targets = lists.items, size_of(lists.labels, 1)
     if isinstance(items, int) and k is not None and k <= items:
         return k
-    if isinstance(items, int) and targets is not None:
-        most = max(items, targets)
-    else:
-        most = ops.maximum(items, size_of(lists.labels, 1))
+    are_known = isinstance(items, int) and isinstance(targets, int)
+    most = max(items, targets) if are_known else ops.maximum(items, targets)
     return most if k is None else at_most_size(k, most)
 
 
 def _ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
     """The ranks of the targets in the ideal order."""
-    targets = lists.labels.shape[1]
-    if isinstance(cutoff, int) and targets is not None:
-        last = min(cutoff, targets)
-    else:
-        last = ops.minimum(cutoff, size_of(lists.labels, 1))
+    last = at_most_size(cutoff, size_of(lists.labels, 1))
     return counted(1, last, lists.dtype, like=lists.labels)
