@@ -251,10 +251,8 @@ def _selected_by_keys(
         chosen = ops.concatenate([positions, competing], axis=1)
         are_chosen = ops.concatenate([is_in, competes], axis=1)
         chosen_scores, chosen_keys = (
-            backend.where(
-                are_chosen, backend.take(x, chosen), backend.lowest_of(x.dtype)
-            )
-            for x in (ranked, all_keys)
+            backend.where(are_chosen, backend.take(x, chosen), lowest)
+            for x, lowest in ((ranked, -math.inf), (all_keys, backend.INT32_MIN))
         )
         return backend.take(chosen, _in_order(chosen_scores, chosen_keys, count))
 

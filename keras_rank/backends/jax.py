@@ -314,13 +314,7 @@ def _add_each(sums: list[Tensor], others: list[Tensor]) -> list[Tensor]:
     return [a + b for a, b in zip(sums, others, strict=True)]
 
 
-def scans_anew() -> bool:
-    """XLA does so, except on a CPU."""
-    return backends.backend.on_accelerator()
-
-
-def popcount(words: Tensor) -> Tensor:
-    return jax.lax.population_count(words)
+popcount = jax.lax.population_count
 
 
 def group_totals(values: Tensor, group: Tensor) -> Tensor:

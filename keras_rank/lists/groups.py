@@ -17,9 +17,7 @@ def rows_of(argument: str, values: Any) -> Array:
     """Converts numbers, with one row for each item, to an array."""
     check_dense(argument, values)
     if isinstance(values, np.ma.MaskedArray):
-        expected = (
-            "be an array without a mask of its own: select the rows that are items"
-        )
+        expected = "be an array without a mask of its own: select the rows of items"
         raise refused(argument, expected, "a masked array")
     values = ops.convert_to_numpy(values) if ops.is_tensor(values) else values
     try:
@@ -28,9 +26,7 @@ def rows_of(argument: str, values: Any) -> Array:
     except ValueError:
         array, received = np.asarray(None), f"{argument}={reprlib.repr(values)}"
     if array.ndim == 0 or array.dtype.kind not in "biuf":
-        raise refused(
-            argument, "be an array of numbers with one row per item", received
-        )
+        raise refused(argument, "be an array of numbers, a row for each item", received)
     return in_native_order(array)
 
 
