@@ -641,15 +641,12 @@ def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
         x: tensor of shape `(batch, size)`, which must not be used afterwards.
         positions: int32 tensor of shape `(batch, some)`, from 0 to `size`.
     """
-    batch, size = x.shape
-    first = ops.arange(0, batch * (size + 1), size + 1, dtype="int32")
-    places = positions + first[:, None]
-    lowest = ops.full_like(ops.cast(places, x.dtype), -math.inf)
-    widened = ops.reshape(ops.pad(x, [(0, 0), (0, 1)]), (-1,))
-    found = ops.scatter_update(
-        widened, ops.reshape(places, (-1, 1)), ops.reshape(lowest, (-1,))
-    )
-    return ops.reshape(found, (batch, size + 1))[:, :size]
+    rows = ops.arange(x.shape[0], dtype="int32")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(positions))
+    places = ops.reshape(ops.stack([rows, positions], axis=2), (-1, 2))
+    lowest = ops.full(ops.shape(places)[:1], -math.inf, dtype=x.dtype)
+    widened = ops.pad(x, [(0, 0), (0, 1)])
+    return ops.scatter_update(widened, places, lowest)[:, :-1]
 
 
 def without_nan(x: Tensor) -> Tensor:

@@ -92,19 +92,12 @@ def _check_no_pairs(ids: Given, axes: int) -> None:
         )
 
 
-def _flat(
-    axes: int,
-    ids: Tensor,
-    scores: Tensor,
-    mask: Tensor | None,
-    weights: Tensor | None,
-    labels: Tensor | None,
-    layer_mask: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
-    """The same of lists, given those of positions."""
-    ids, scores, mask, weights, labels, layer_mask = map(
-        as_tensor, (ids, scores, mask, weights, labels, layer_mask)
-    )
+def _flat(axes: int, *of_positions: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Ids, scores, mask, weights and labels of lists, given those of positions.
+
+    The mask of layers is the last one that is given.
+    """
+    ids, scores, mask, weights, labels, layer_mask = map(as_tensor, of_positions)
     # A comparison with NaN is False.
     has_target = ids >= 0
     if labels is not None:

@@ -160,8 +160,8 @@ def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
         is_item = ops.cast(layer_mask[:, None] if of_rows else layer_mask, "bool")
         is_item = ops.broadcast_to(is_item, ops.shape(scores))
         scores = backend.where(is_item, scores, -np.inf)
-    of_targets = ids, labels, mask, weights, is_item
-    lists = _target_lists(("y_true", items, dtype), *of_targets)
+    kind, of_targets = ("y_true", items, dtype), (ids, labels, mask, weights)
+    lists = _target_lists(kind, *of_targets, is_item=is_item)
     return SparseLists(**vars(lists), scores=scores, is_item=is_item, k=k)
 
 
@@ -225,15 +225,15 @@ def _targets(
 
 def _target_lists(
     kind: tuple[str, Tensor | int, str],
-    ids: Tensor,
-    labels: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
+    *of_targets: Tensor | None,
     is_item: Tensor | None = None,
 ) -> TargetLists:
-    """Lists of targets, given the name of the argument, the items, and the dtype."""
+    """Lists of targets, given their ids, labels, mask and weights.
+
+    And first the name of the argument, the number of items, and the dtype.
+    """
     argument, items, dtype = kind
-    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
+    ids, labels, mask, weights = map(as_tensor, of_targets)
     ids, labels = _targets(ids, labels, mask)
     if ids.shape[1] == 0:
         ids, labels = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.given import refused
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranking import Ranking
@@ -102,10 +103,8 @@ class RankedLists:
     def check_subtopics(self, name: str, takes_subtopics: bool) -> None:
         """Raises for labels of subtopics, unless they are taken."""
         if self.lists.given_subtopics is not None and not takes_subtopics:
-            raise ValueError(
-                f"`{name}` should get one label for each item. Received: ranked lists "
-                "with labels of subtopics"
-            )
+            received = "ranked lists with labels of subtopics"
+            raise refused(name, "get one label for each item", received)
 
     def check_compared(self, compares_labels: bool) -> None:
         """Raises for labels that were rounded to the same, if they are compared."""
@@ -116,7 +115,5 @@ class RankedLists:
         """Raises for a cutoff that is larger than that of the ranking."""
         if self.k is not None and (k is None or k > self.k):
             which = ", which is all ranks: rank without a `k`" * (k is None)
-            raise ValueError(
-                f"`k` should be at most the `k` of the ranked lists, {self.k}. "
-                f"Received: k={k}{which}"
-            )
+            expected = f"be at most the `k` of the ranked lists, {self.k}"
+            raise refused("k", expected, f"k={k}{which}")

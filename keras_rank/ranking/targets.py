@@ -23,6 +23,7 @@ from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
+from keras_rank.lists.given import refused
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.pairs import pairs_of_targets
 from keras_rank.ranking.ranking import Ranking, TiedItems
@@ -78,11 +79,9 @@ class TargetRanking(Ranking):
     def pairs(self, lists: Lists, labels: Tensor) -> list[Tensor]:
         assert isinstance(lists, TargetLists)
         if isinstance(self.cutoff, int) and self.cutoff < lists.items:
-            raise ValueError(
-                "`k` should be None for the pairs of lists that hold only the relevant "
-                "items, not how many others tie below the cutoff. "
-                f"Received: k={self.cutoff}"
-            )
+            expected = "be None for the pairs of lists that hold only the relevant "
+            expected += "items, not how many others tie below the cutoff"
+            raise refused("k", expected, f"k={self.cutoff}")
         return pairs_of_targets(lists, labels)
 
 
