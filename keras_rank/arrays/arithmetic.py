@@ -86,16 +86,6 @@ def running_count(mask: Tensor) -> Tensor:
     return ops.reshape(counts, (-1, number * 32))[:, :size]
 
 
-def log(x: Tensor) -> Tensor:
-    """The natural logarithm, in the dtype of `x`."""
-    return backend.library_of(x).log(x)
-
-
-def log2(x: Tensor) -> Tensor:
-    """The logarithm to the base of 2, in the dtype of `x`."""
-    return backend.library_of(x).log2(x)
-
-
 def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
     """The whole numbers from the first to the last, on the device of a tensor."""
     if isinstance(last, int):

@@ -493,12 +493,6 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """A context in which new tensors are in the memory of the CPU."""
-    context: contextlib.AbstractContextManager[Any] = keras.device("cpu")
-    return context
-
-
 def full_precision() -> contextlib.AbstractContextManager[Any]:
     """A context in which float32 matrices are multiplied in float32, and quietly."""
     return contextlib.nullcontext()
@@ -576,10 +570,8 @@ def scans_anew() -> bool:
 
 def popcount(words: Tensor) -> Tensor:
     """The number of set bits of int32 numbers, where a running sum `scans_anew`."""
-    # Of each two bits, then of each four, and so on.
-    for shift, bits in enumerate((0x55555555, 0x33333333, 0xF0F0F0F, 0xFF00FF, 0xFFFF)):
-        words = (words & bits) + (ops.right_shift(words, 2**shift) & bits)
-    return words
+    bits = ops.right_shift(words[..., None], ops.arange(32, dtype="int32")) & 1
+    return ops.sum(bits, axis=-1)
 
 
 def bincount(ids: Tensor, number: int) -> Tensor:
@@ -741,10 +733,8 @@ def sorted_descending(
     The highest scores come first, and of equal ones the largest int32 keys. Without
     keys, they are in any order.
     """
-    if keys is None:
-        order = backends.backend.argsort(-scores)
-    else:
-        order = backends.backend.lexsort(-scores, -1 - keys)
+    by_key = () if keys is None else (-1 - keys,)
+    order = backends.backend.lexsort(-scores, *by_key)
     return backends.backend.take(scores, order), order
 
 

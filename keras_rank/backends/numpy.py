@@ -41,8 +41,6 @@ def layer_mask(x: Any) -> Tensor | None:
 
 
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
-    if isinstance(x, keras.KerasTensor):
-        return generic.padded(x, before, after, value)
     *rows, size = x.shape
     whole = np.full((*rows, before + size + after), value, x.dtype)
     whole[..., before : before + size] = x
@@ -70,8 +68,6 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
 
 def shrunk(x: Tensor, size: float) -> Tensor:
     """There rarely are such numbers, but many zeros."""
-    if isinstance(x, keras.KerasTensor):
-        return generic.shrunk(x, size)
     is_small = (x <= size) & (x >= -size)
     return where(~(is_small & (x != 0.0)), x, 0.0)
 
@@ -84,10 +80,6 @@ power_of_two = np.exp2
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     """By NumPy, as Keras's checks take longer than the casts of small tensors."""
     return function(*(np.asarray(x, "float64") for x in tensors))
-
-
-def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-    return number + np.asarray(x[row, column], "int32")
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -223,15 +223,11 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
 
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     """Keras's `pad` takes ten times as long."""
-    if not isinstance(x, torch.Tensor):
-        return generic.padded(x, before, after, value)
     return torch.nn.functional.pad(x, (before, after), value=value)
 
 
 def shrunk(x: Tensor, size: float) -> Tensor:
     """In one operation."""
-    if not isinstance(x, torch.Tensor):
-        return generic.shrunk(x, size)
     return torch.nn.functional.hardshrink(x, size)
 
 
@@ -246,10 +242,6 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     if tensors[0].device.type == "mps":
         return function(*tensors)
     return function(*(x.double() for x in tensors))
-
-
-def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-    return number + x[row, column].int()
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -57,9 +57,7 @@ class Given(NamedTuple):
     def dtypes(self) -> set[str]:
         """The names of the dtypes that were given, as far as there are numbers."""
         found = {dtype_name(part) for part in self.parts} - {""}
-        if not found and 0 not in self.shape:
-            found = {dtype_name(self.numbers)}
-        return found
+        return found or {dtype_name(self.numbers)} if 0 not in self.shape else found
 
     def tensor(self, *, in_model: bool = False) -> Tensor:
         """The numbers in a dtype of the backend, without gradients.
@@ -231,10 +229,11 @@ def require_same_lengths(expected: Given, *others: Given | None) -> None:
             raise refused(argument, f"have as many lists as `{name}`", received)
         for i, (size, of_expected) in enumerate(zip(found, sizes, strict=False)):
             if size != of_expected:
+                place = (
+                    f"{size} items in list {i} of {argument}, {of_expected} in {name}"
+                )
                 raise refused(
-                    argument,
-                    f"have as many items as `{name}` in every list",
-                    f"{size} items in list {i} of {argument}, {of_expected} in {name}",
+                    argument, f"have as many items as `{name}` in every list", place
                 )
 
 

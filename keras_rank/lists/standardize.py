@@ -1,5 +1,6 @@
 """Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
+import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -103,7 +104,9 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
     labels, scores = as_tensor(given.labels), as_tensor(given.scores)
-    mask, weights = given.mask, given.weights
+    masks, weights = [given.mask, given.layer_mask], given.weights
+    masks = [ops.cast(as_tensor(x), "bool") for x in masks if x is not None]
+    mask = functools.reduce(ops.logical_and, masks) if masks else None
     wide = wide_or_none(labels, dtype)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     subtopics = None
@@ -116,11 +119,6 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         # Not every maximum is NaN if an entry is.
         sums = ops.sum(subtopics, axis=1)
         labels, wide = backend.where(ops.isnan(sums), -1.0, highest(subtopics)), None
-    if mask is not None:
-        mask = ops.cast(as_tensor(mask), "bool")
-    if given.layer_mask is not None:
-        of_layers = ops.cast(as_tensor(given.layer_mask), "bool")
-        mask = of_layers if mask is None else ops.logical_and(mask, of_layers)
     if weights is not None:
         weights = cast_finite(as_tensor(weights), dtype)
         weights = ops.broadcast_to(weights, ops.shape(labels))
