@@ -157,10 +157,8 @@ class ClippedLog(Log):
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
-        logarithms = backend.library_of(ranks).log(ranks + self.offset) / math.log(
-            self.base
-        )
-        return 1.0 / backend.maximum(logarithms, 1.0)
+        logarithms = backend.library_of(ranks).log(ranks + self.offset)
+        return 1.0 / backend.maximum(logarithms / math.log(self.base), 1.0)
 
 
 def geometric(persistence: float) -> DiscountFn:

@@ -104,7 +104,8 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
 @functools.cache
 def _program(function: Callable[..., Any], is_small: bool) -> Callable[..., Any]:
     def with_required(key: Any, depends: Any, *tensors: Any) -> tuple[Any, Any]:
-        token = _required.set(required := {})
+        required = dict[str, Tensor]()
+        token = _required.set(required)
         try:
             return function(depends, *tensors), required
         finally:

@@ -229,12 +229,9 @@ def require_same_lengths(expected: Given, *others: Given | None) -> None:
             raise refused(argument, f"have as many lists as `{name}`", received)
         for i, (size, of_expected) in enumerate(zip(found, sizes, strict=False)):
             if size != of_expected:
-                place = (
-                    f"{size} items in list {i} of {argument}, {of_expected} in {name}"
-                )
-                raise refused(
-                    argument, f"have as many items as `{name}` in every list", place
-                )
+                as_many = f"have as many items as `{name}` in every list"
+                received = f"{size} items in list {i} of {argument}"
+                raise refused(argument, as_many, f"{received}, {of_expected} in {name}")
 
 
 def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) -> None:

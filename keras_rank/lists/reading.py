@@ -92,7 +92,9 @@ def read(
         mask = if_given("mask", mask, 0)
     y_true = look("y_true", y_true, -1, deep=takes_subtopics)
     given_scores, y_pred = y_pred, look("y_pred", y_pred, -np.inf)
-    weights = if_given("sample_weight", sample_weight, 0)
+    weights = None
+    if sample_weight is not None:
+        weights = look("sample_weight", sample_weight, 0)
     require_same_lengths(y_true, y_pred, mask, weights)
     if "int64" in str(y_pred.numbers.dtype) and mask is None:
         _check_told_apart_as_ranked(y_pred, y_true)
@@ -109,8 +111,8 @@ def read(
     if mask is not None:
         mask = _lists(mask)
         _require_same_shape("mask", mask, like)
-    shape = shape_of(like)
     if weights is not None:
+        shape = shape_of(like)
         of_lists = [shape[:1], (shape[0], 1)] if len(shape) == 2 else []
         weights = _weights(weights, *of_lists, shape)
     layer_mask = layer_mask_of(given_scores, scores.shape)

@@ -60,16 +60,10 @@ def _with_shape(given: RawBatch, shape: tuple[int, ...]) -> RawBatch:
     if str(labels.dtype).startswith(("bool", "uint")):
         # Which have no -1, that says where there is padding.
         labels = cast_finite(labels, "float32")
-
-    def padded(x: Tensor, fill: float) -> Tensor:
-        sizes = [
-            new if size == old else size
-            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=False)
-        ]
-        return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
-
-    others = (None if x is None else padded(x, 0) for x in given[1:])
-    return RawBatch(padded(labels, -1), *others)
+    parts = zip((labels, *given[1:]), (-1, 0, 0, 0, 0, 0), strict=True)
+    return RawBatch(
+        *[None if x is None else enlarged(x, labels.shape, shape, y) for x, y in parts]
+    )
 
 
 class Kind(NamedTuple):
