@@ -13,17 +13,11 @@ import torch
 from keras import ops
 
 from keras_rank import backends
-from keras_rank.backends import generic, numpy
+from keras_rank.backends import generic, numpy, torch_graphs
 from keras_rank.backends.generic import Array, Tensor
-from keras_rank.backends.torch_graphs import (
-    enter,
-    hides_values,
-    lasting,
-    register_tree,
-    require,
-)
 
-__all__ = ["enter", "lasting", "register_tree", "require"]
+enter, lasting = torch_graphs.enter, torch_graphs.lasting
+register_tree, require = torch_graphs.register_tree, torch_graphs.require
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
@@ -49,9 +43,7 @@ def is_compiling() -> bool:
 
 
 def is_concrete(x: Tensor) -> bool:
-    if isinstance(x, keras.KerasTensor) or torch.compiler.is_compiling():
-        return False
-    if hides_values():
+    if isinstance(x, keras.KerasTensor) or torch_graphs.hides_values():
         return False
     if isinstance(x, np.ndarray):
         return True

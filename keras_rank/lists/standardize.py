@@ -230,7 +230,7 @@ def _target_lists(
     if ids.shape[1] == 0:
         ids, labels = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
     if labels is None:
-        check_no_matrix(argument, ids, items, are_relevant=True)
+        check_no_matrix(argument, ids, items)
     check_items(argument, ids, items)
     is_target = ids >= 0 if labels is None else ids != -1
     has_catalogue = True

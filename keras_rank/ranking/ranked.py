@@ -79,10 +79,8 @@ class RankedLists:
     tied_labels: str | None
 
     def __repr__(self) -> str:
-        return (
-            f"<RankedLists of {self.lists.has_items.shape[0]} lists, k={self.k}, "
-            f"ties={self.ties!r}>"
-        )
+        lists = self.lists.has_items.shape[0]
+        return f"<RankedLists of {lists} lists, k={self.k}, ties={self.ties!r}>"
 
     def fresh(self) -> tuple[Lists, Ranking]:
         """The same, of one call: what is computed from them is not kept.

@@ -186,7 +186,7 @@ def test_what_is_not_understood_is_an_error(ids, scores):
     for *given, message in (
         (ids[:, :3], scores, "`y_pred` should have the shape .batch, time, items"),
         (ids[0], scores, r"Received: y_true.shape=\(4,\), y_pred.shape=\(5, 4, 7"),
-        (np.eye(ITEMS)[ids], scores, "`y_true` should hold the ids of the relevant"),
+        (np.eye(ITEMS)[ids], scores, "`y_true` should hold ids of items. Of a matr"),
         (np.ones((5, 4, 2)), scores, "with floats, which may be two ids, or an"),
         ({"id": ids}, scores, '`y_true` should be ids, or a dict with the keys "'),
         ({"ids": ids, "labels": ids[:2]}, scores, r"labels.shape=\(2, 4\), y_pred"),
