@@ -181,9 +181,7 @@ def _ranked(
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )
-    ranking = rank_counted(
-        lists, kind.k, kind.ties, retrieved, above, tied, by_steps=kind.by_steps
-    )
+    ranking = rank_counted(kind, lists, retrieved, above, tied)
     places = RankCounts(above, equal, retrieved)
     return dataclasses.replace(lists, counts=places), ranking
 

@@ -223,8 +223,7 @@ def tied_labels(
     expected = f"hold {what} that {dtype} tells apart: subtract the same number from "
     expected += f"all {what} of a list"
     if dtype == "float32":
-        expected += ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has '
-        expected += "no float64 unless asked for"
+        expected += ', or call `jax.config.update("jax_enable_x64", True)`'
     received = f"different {what} in a list that {dtype} rounds to the same"
     return str(refused(argument or given.argument, expected, received))
 
@@ -278,8 +277,7 @@ def _require_subtopics(labels: Tensor, scores: Tensor) -> None:
     """Raises unless labels have an axis of subtopics beside those of the scores."""
     *sizes, subtopics = shape_of(labels)
     if subtopics == 0 or not sizes_agree(sizes, shape_of(scores)):
-        expected = "have the shape of `y_pred`, and one more axis, of one subtopic or "
-        expected += "more: (batch, list_size, subtopics)"
+        expected = "have the shape (*y_pred.shape, subtopics), of one subtopic or more"
         received = f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
         raise refused("y_true", expected, received)
 

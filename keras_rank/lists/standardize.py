@@ -215,6 +215,18 @@ def _targets(
     return backend.where(is_target, ids, -1), labels
 
 
+def _checked_targets(
+    argument: str, items: Tensor | int, ids: Tensor, labels: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The same, of one target or more. Raises unless they are ids of items."""
+    if ids.shape[1] == 0:
+        ids, labels = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
+    if labels is None:
+        check_no_matrix(argument, ids, items)
+    check_items(argument, ids, items)
+    return ids, labels
+
+
 def _target_lists(
     kind: tuple[str, Tensor | int, str],
     *of_targets: Tensor | None,
@@ -226,12 +238,7 @@ def _target_lists(
     """
     argument, items, dtype = kind
     ids, labels, mask, weights = map(as_tensor, of_targets)
-    ids, labels = _targets(ids, labels, mask)
-    if ids.shape[1] == 0:
-        ids, labels = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
-    if labels is None:
-        check_no_matrix(argument, ids, items)
-    check_items(argument, ids, items)
+    ids, labels = _checked_targets(argument, items, *_targets(ids, labels, mask))
     is_target = ids >= 0 if labels is None else ids != -1
     has_catalogue = True
     # A branch: torch.compile can't make a tensor of a condition on an unknown size.

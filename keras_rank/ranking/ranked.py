@@ -1,7 +1,7 @@
 """Orders lists with labels for all items, or for targets only."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
@@ -11,31 +11,8 @@ from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_targets
+from keras_rank.ranking.tie_breaking import OrderSpec as OrderSpec
 from keras_rank.ranking.tie_breaking import Ties
-
-
-class OrderSpec(NamedTuple):
-    """Of what lists a ranking is, how it orders ties, and how many ranks it has.
-
-    Attributes:
-        of_targets: whether it ranks the relevant items only.
-        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
-            `"average"` (not at all: see `Ranking.take`).
-        k: the number of ranks, or `None` for all.
-    """
-
-    of_targets: bool
-    ties: Ties
-    k: int | None
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the number of listed ranks depends on values, so that no program can.
-
-        So it does for targets with averaged ties and no cutoff, as all ranks could be
-        too many.
-        """
-        return self.of_targets and self.ties == "average" and self.k is None
 
 
 def rank_by_scores(
@@ -53,9 +30,7 @@ def rank_by_scores(
         first_list: the number of lists seen before, which also keys the shuffle.
     """
     if isinstance(lists, SparseLists):
-        return rank_targets(
-            lists, order.k, order.ties, key, first_list, by_steps=order.by_steps
-        )
+        return rank_targets(order, lists, key, first_list)
     assert isinstance(lists, DenseLists)
     return rank_dense(lists, order.k, order.ties, key, first_list)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -21,13 +20,12 @@ from keras_rank.arrays.counting import counts_in_order, number_at_most, place_am
 from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
-from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
 from keras_rank.lists.given import refused
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.pairs import pairs_of_targets
 from keras_rank.ranking.ranking import Ranking, TiedItems
-from keras_rank.ranking.tie_breaking import Ties, item_keys, list_keys
+from keras_rank.ranking.tie_breaking import OrderSpec, Ties, item_keys, list_keys
 
 
 @backend.register_tree
@@ -132,22 +130,12 @@ class SpanRanking(TargetRanking):
 
 
 def rank_targets(
-    lists: SparseLists,
-    k: int | None,
-    ties: Ties,
-    key: Tensor | int,
-    first_list: Tensor | int,
-    *,
-    by_steps: bool = False,
+    order: OrderSpec, lists: SparseLists, key: Tensor | int, first_list: Tensor | int
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above."""
-    call = backend.enter if by_steps else _call
-    counts = call(_counts, (k, ties), lists, key, first_list)
-    return rank_counted(lists, k, ties, *counts, by_steps=by_steps)
-
-
-def _call(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
-    return function(depends, *tensors)
+    k_and_ties = order.k, order.ties
+    counts = order.step(_counts, k_and_ties, lists, key, first_list)
+    return rank_counted(order, lists, *counts)
 
 
 def _counts(
@@ -187,45 +175,34 @@ def _counts(
 
 
 def rank_counted(
-    lists: TargetLists,
-    k: int | None,
-    ties: Ties,
-    retrieved: Tensor,
-    above: Tensor,
-    tied: Tensor,
-    *,
-    by_steps: bool = False,
+    order: OrderSpec, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> Ranking:
     """Ranks targets by the number of items above them.
 
     Args:
+        order: how tied items are ordered, and the number of ranks.
         lists: the targets.
-        k: the number of ranks, or `None` for all.
-        ties: how tied items are ordered.
         retrieved: boolean tensor of shape `(batch, targets)`. The targets that may
             have a rank.
         above: tensor of the same shape. The number of items with a higher score.
         tied: tensor of the same shape. The place of the target among the items with
             the same score; the number of these if ties are averaged.
-        by_steps: whether this is no part of a program, so that values of one step
-            determine the sizes of the next: all ranks could be too many.
     """
-    if ties == "average":
-        call = backend.enter if by_steps else _call
-        spans = call(_spans, k, lists, retrieved, above, tied)
-        depth = seen_maximum(spans.ends, _cutoff(lists, k))
-        return call(_listed, (k, depth), lists, spans)
-    cutoff = _cutoff(lists, k)
+    k, cutoff = order.k, _cutoff(lists, order.k)
+    if order.ties == "average":
+        spans = order.step(_spans, k, lists, retrieved, above, tied)
+        depth = seen_maximum(spans.ends, cutoff)
+        return order.step(_listed, (k, depth), lists, spans)
     limit = as_number(cutoff, lists.dtype)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = backend.where(found, ranks, limit + 1.0)
-    order = None
+    in_order = None
     if lists.labels.shape[1] != 1:
-        order = backend.argsort(ranks)
-        found, ranks = backend.take(found, order), backend.take(ranks, order)
+        in_order = Order(backend.argsort(ranks))
+        found, ranks = in_order.of(found), in_order.of(ranks)
     return TargetRanking(
-        order=None if order is None else Order(order),
+        order=in_order,
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,
