@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.arrays import arithmetic
 from keras_rank.arrays.arithmetic import floats
 from keras_rank.backends import Tensor, backend
 
@@ -44,7 +43,7 @@ def log2(ranks: Tensor) -> Tensor:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
     ranks = floats(ranks)
-    return 1.0 / arithmetic.log2(ranks + 1.0)
+    return 1.0 / backend.library_of(ranks).log2(ranks + 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -68,7 +67,7 @@ def clipped_log2(ranks: Tensor) -> Tensor:
         techniques", ACM TOIS 20(4), 2002.
     """
     ranks = floats(ranks)
-    return 1.0 / backend.maximum(arithmetic.log2(ranks), 1.0)
+    return 1.0 / backend.maximum(backend.library_of(ranks).log2(ranks), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -142,7 +141,7 @@ class Log(_WithArguments):
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
-        return math.log(self.base) / arithmetic.log(ranks + self.offset)
+        return math.log(self.base) / backend.library_of(ranks).log(ranks + self.offset)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -158,8 +157,8 @@ class ClippedLog(Log):
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
-        logarithms = arithmetic.log(ranks + self.offset) / math.log(self.base)
-        return 1.0 / backend.maximum(logarithms, 1.0)
+        logarithms = backend.library_of(ranks).log(ranks + self.offset)
+        return 1.0 / backend.maximum(logarithms / math.log(self.base), 1.0)
 
 
 def geometric(persistence: float) -> DiscountFn:

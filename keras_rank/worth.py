@@ -56,7 +56,7 @@ def _if_it_works(look: Callable[..., str | None], *arguments: Any) -> str | None
 
     The function may fail for numbers that no list has, and a GPU then for good.
     """
-    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
+    with contextlib.suppress(Exception), backend.quiet(), keras.device("cpu"):
         return look(*arguments)
     return None
 

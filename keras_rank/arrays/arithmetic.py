@@ -48,11 +48,6 @@ def floats(x: Tensor) -> Tensor:
     return x if is_float else ops.cast(x, keras.config.floatx())
 
 
-def running_total(x: Tensor) -> Tensor:
-    """The running sum of each row, within the rounding errors of a few additions."""
-    return backend.running_total(x)
-
-
 def product(x: Tensor, y: Tensor) -> Tensor:
     """The product of two matrices, in the wider of their dtypes."""
     x, y = in_one_dtype(x, y)
@@ -89,16 +84,6 @@ def running_count(mask: Tensor) -> Tensor:
     # XLA would keep a condition, and read it twice.
     counts = counts * (ops.right_shift(words, bit) & 1)
     return ops.reshape(counts, (-1, number * 32))[:, :size]
-
-
-def log(x: Tensor) -> Tensor:
-    """The natural logarithm, in the dtype of `x`."""
-    return backend.library_of(x).log(x)
-
-
-def log2(x: Tensor) -> Tensor:
-    """The logarithm to the base of 2, in the dtype of `x`."""
-    return backend.library_of(x).log2(x)
 
 
 def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
@@ -189,14 +174,12 @@ def totals(rows: Sequence[Tensor], factors: Sequence[Tensor]) -> list[Tensor]:
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
     """Moves each row to the right."""
-    return with_columns(values[..., :-places], fill, places, at_start=True)
+    return backend.padded(values[..., :-places], places, 0, fill)
 
 
-def with_columns(
-    x: Tensor, value: float, number: int, *, at_start: bool = False
-) -> Tensor:
-    """Adds columns of one value at the end of each row, or at its start."""
-    return backend.padded(x, *((number, 0) if at_start else (0, number)), value)
+def with_columns(x: Tensor, value: float, number: int) -> Tensor:
+    """Adds columns of one value at the end of each row."""
+    return backend.padded(x, 0, number, value)
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:

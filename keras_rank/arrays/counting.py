@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from keras import ops
 
@@ -19,25 +19,25 @@ Matches: TypeAlias = Callable[..., Tensor]
 
 
 def count(
-    pairs: Sequence[Pair], *comparisons: Matches, dtype: str = "int32"
+    dtype: str, *comparisons: tuple[Matches, Sequence[Tensor], Sequence[Tensor]]
 ) -> list[Tensor]:
     """Counts the entries of each row that match each of several thresholds.
 
     Args:
-        pairs: entries and their thresholds, and further pairs of the same shapes.
-        *comparisons: functions of the entries and thresholds of all pairs, whose shapes
-            broadcast, that return whether they match.
         dtype: the dtype of the counts. Float32 is exact up to 2**24.
+        *comparisons: functions of entries and thresholds, whose shapes broadcast, that
+            return whether they match, with what they compare: tensors of shape
+            `(batch, size)`, and of shape `(batch, number)`.
 
     Returns:
         A tensor of shape `(batch, number)` for each comparison.
     """
-    number = pairs[0][1].shape[1]
+    number = comparisons[0][2][0].shape[1]
     if number is None:
-        return [_count_at_once(pairs, matches, dtype) for matches in comparisons]
+        return [_count_at_once(dtype, *each) for each in comparisons]
     conditions = [
-        functools.partial(_matching, pairs, matches, i)
-        for matches in comparisons
+        functools.partial(_matching, i, *each)
+        for each in comparisons
         for i in range(number)
     ]
     counts = backend.count_true(conditions, dtype)
@@ -55,15 +55,22 @@ def count_of(conditions: Tensor, dtype: str) -> Tensor:
     return number[:, 0]
 
 
-def _matching(pairs: Sequence[Pair], matches: Matches, i: int) -> Tensor:
+def _matching(
+    i: int, matches: Matches, entries: Sequence[Tensor], thresholds: Sequence[Tensor]
+) -> Tensor:
     """Whether the entries match the i-th threshold."""
-    if pairs[0][1].shape[1] > 1:
-        pairs = [(entries, of[:, i : i + 1]) for entries, of in pairs]
-    return matches(*(x for pair in pairs for x in pair))
+    if thresholds[0].shape[1] > 1:
+        thresholds = [each[:, i : i + 1] for each in thresholds]
+    return matches(*entries, *thresholds)
 
 
-def _count_at_once(pairs: Sequence[Pair], matches: Matches, dtype: str) -> Tensor:
-    parts = (x for entries, of in pairs for x in (entries[:, None], of[..., None]))
+def _count_at_once(
+    dtype: str,
+    matches: Matches,
+    entries: Sequence[Tensor],
+    thresholds: Sequence[Tensor],
+) -> Tensor:
+    parts = [x[:, None] for x in entries] + [x[..., None] for x in thresholds]
     return ops.sum(ops.cast(matches(*parts), dtype), axis=2)
 
 
@@ -119,8 +126,8 @@ def _count_above_and_tied(
 
     def by_comparing() -> tuple[Tensor, Tensor]:
         least, most = range_of(thresholds)
-        pairs = [(entries, least), (entries, most)]
-        not_below, above = count(pairs, _is_not_below, _is_above, dtype=dtype)
+        reaching = (operator.ge, [entries], [least])
+        not_below, above = count(dtype, reaching, (operator.gt, [entries], [most]))
         return above, not_below - above
 
     def by_sorting() -> tuple[Tensor, Tensor]:
@@ -173,8 +180,7 @@ def count_before(
     """
 
     def by_comparing() -> Tensor:
-        pairs = (entries, thresholds), (keys, own_keys)
-        return count(pairs, _is_before, dtype=dtype)[0]
+        return count(dtype, (_is_before, [entries, keys], [thresholds, own_keys]))[0]
 
     def by_sorting() -> Tensor:
         in_order, keys_in_order = backend.sort_pairs(as_compared(entries), keys)
@@ -187,10 +193,6 @@ def count_before(
 
 def are_few(thresholds: Tensor) -> Tensor | bool:
     """Whether comparing with each threshold takes less time than sorting."""
-    number = thresholds.shape[1]
-    if number is not None:
-        return bool(number <= backend.MOST_COMPARISONS)
-    # Unknown in a graph.
     return size_of(thresholds, 1) <= backend.MOST_COMPARISONS
 
 
@@ -211,7 +213,7 @@ def count_at_least(entries: Tensor, thresholds: Tensor, compares: bool) -> Tenso
     places = number_at_most(in_order, entries)
     numbers = backend.histogram(places, thresholds.shape[1] + 1)
     beyond = size_of(entries, 1) - ops.cumsum(numbers, axis=1)
-    reach = backend.take(beyond, _number_below(in_order, thresholds))
+    reach = backend.take(beyond, _searched(in_order, thresholds, "left"))
     return backend.where(is_number, reach, 0)
 
 
@@ -222,18 +224,8 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
         in_order: tensor of shape `(batch, size)`, the smallest entries first.
         thresholds: tensor of shape `(batch, number)`.
     """
-    size, below = size_of(in_order, 1), _number_below(in_order, thresholds)
+    size, below = size_of(in_order, 1), _searched(in_order, thresholds, "left")
     return size - number_at_most(in_order, thresholds), size - below
-
-
-def _number_below(in_order: Tensor, thresholds: Tensor) -> Tensor:
-    """Counts the entries of sorted rows below each threshold."""
-    return backend.search_rows(
-        in_order,
-        thresholds,
-        "left",
-        lambda: _bisected(operator.lt, (in_order, thresholds)),
-    )
 
 
 def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
@@ -242,12 +234,16 @@ def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
         # Unrolled, as a device would wait for a loop.
         each = [in_order[:, i : i + 1] for i in range(in_order.shape[1])]
         return sum(ops.cast(entry <= thresholds, "int32") for entry in each)
-    return backend.search_rows(
-        in_order,
-        thresholds,
-        "right",
-        lambda: _bisected(operator.le, (in_order, thresholds)),
-    )
+    return _searched(in_order, thresholds, "right")
+
+
+def _searched(
+    in_order: Tensor, thresholds: Tensor, side: Literal["left", "right"]
+) -> Tensor:
+    """Counts the entries of sorted rows below each threshold, or up to it."""
+    holds = operator.lt if side == "left" else operator.le
+    bisect = functools.partial(_bisected, holds, (in_order, thresholds))
+    return backend.search_rows(in_order, thresholds, side, bisect)
 
 
 def _bisected(holds: Matches, *pairs: Pair) -> Tensor:
@@ -264,40 +260,28 @@ def _bisected(holds: Matches, *pairs: Pair) -> Tensor:
     # Without entries, a loop that never runs could not be compiled either.
     if known == 0:
         return start
-    steps = backend.made_once(_powers_down, digits, size=digits, like=thresholds)
+    state = start, backend.constant(2 ** (digits - 1), start), pairs
     # Unrolled, it would be compiled for each digit.
-    return ops.fori_loop(0, digits, _next_digit(holds), (start, steps, pairs))[0]
-
-
-def _powers_down(digits: int) -> Tensor:
-    """The powers of two, from the highest digit to the lowest."""
-    return ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
+    return ops.fori_loop(0, digits, _next_digit(holds), state)[0]
 
 
 # One function for each comparison, as eager JAX compiles a new one again at each call.
 @functools.cache
 def _next_digit(holds: Matches) -> Callable[[Tensor, Any], Any]:
     def with_next_digit(i: Tensor, state: Any) -> Any:
-        number, steps, pairs = state
+        number, step, pairs = state
         size = size_of(pairs[0][0], 1)
-        further = number + steps[i]
+        further = number + step
         # Beyond the end, the last entry is tested, and not counted.
         places = backend.minimum(further, size) - 1
         parts = (
             x for entries, of in pairs for x in (backend.take(entries, places), of)
         )
         goes_on = ops.logical_and(further <= size, holds(*parts))
-        return ops.where(goes_on, further, number), steps, pairs
+        number = ops.where(goes_on, further, number)
+        return number, ops.right_shift(step, 1), pairs
 
     return with_next_digit
-
-
-def _is_not_below(entry: Tensor, least: Tensor, _: Tensor, most: Tensor) -> Tensor:
-    return entry >= least
-
-
-def _is_above(entry: Tensor, least: Tensor, _: Tensor, most: Tensor) -> Tensor:
-    return entry > most
 
 
 def _is_not_before(
@@ -308,6 +292,6 @@ def _is_not_before(
 
 
 def _is_before(
-    entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
+    entry: Tensor, key: Tensor, threshold: Tensor, own_key: Tensor
 ) -> Tensor:
     return ops.logical_and(are_ranked_as(entry, threshold), key > own_key)

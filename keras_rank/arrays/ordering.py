@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import none_of, size_of
+from keras_rank.arrays.arithmetic import none_of, size_of, with_columns
 from keras_rank.arrays.limits import as_ranked
 from keras_rank.arrays.selection import at_most_size, is_all, is_long, top_k
 from keras_rank.backends import Tensor, backend
@@ -21,10 +21,66 @@ Keys: TypeAlias = Callable[[Tensor | None], Tensor]
 _LONGEST_SORTED = 2**14
 
 
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class Order:
+    """Which entry of each row is at each place.
+
+    Attributes:
+        positions: int32 tensor of shape `(batch, places)`.
+        sorted_by: what the rows are sorted by, the smallest first, if to sort values
+            along takes less time than to gather them by position.
+    """
+
+    positions: Tensor
+    sorted_by: tuple[Tensor, ...] = ()
+
+    def cut(self, places: Tensor | int) -> "Order":
+        """The first places of the order."""
+        return dataclasses.replace(self, positions=self.positions[:, :places])
+
+    def occupied(
+        self, by_rank: Tensor, ranks: Tensor, number_of: Callable[[], Tensor]
+    ) -> Tensor:
+        """Whether there is a score above `-inf` at each place.
+
+        Args:
+            by_rank: the scores in order.
+            ranks: the numbers of the places, from 1 on.
+            number_of: function that returns how many such scores each row has. To count
+                them takes less time than to sort them too.
+        """
+        return ranks <= number_of()[:, None] if self.sorted_by else by_rank > -math.inf
+
+    def of(self, values: Tensor) -> Tensor:
+        """The values of each row in this order.
+
+        Args:
+            values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
+        """
+        if len(values.shape) == 2:
+            return self._of_rows(values)
+        lists, subtopics, size = (size_of(values, axis) for axis in range(3))
+
+        def for_each(x: Tensor) -> Tensor:
+            shape = (lists, subtopics, size_of(x, 1))
+            return ops.reshape(ops.broadcast_to(x[:, None], shape), (-1, shape[2]))
+
+        order = Order(for_each(self.positions), tuple(map(for_each, self.sorted_by)))
+        in_order = order._of_rows(ops.reshape(values, (-1, size)))
+        return ops.reshape(in_order, (-1, subtopics, size_of(self.positions, 1)))
+
+    def _of_rows(self, values: Tensor) -> Tensor:
+        if not self.sorted_by:
+            return backend.take(values, self.positions)
+        in_order = backend.sort_by(values, *self.sorted_by)
+        return in_order[:, : size_of(self.positions, 1)]
+
+
 @backend.without_autograph
 def best_first(
     scores: Tensor, count: Tensor | int, keys: Keys | None = None
-) -> tuple[Tensor, Tensor, Tensor | bool]:
+) -> tuple[Tensor, Order, Tensor | bool]:
     """Returns the first entries of each row: the highest scores, then the largest keys.
 
     Args:
@@ -35,19 +91,14 @@ def best_first(
             Defaults to `None`: of equal scores, the earlier one comes first.
 
     Returns:
-        The scores in order, and the positions of the entries, both of shape
-        `(batch, count)`, or as many as there are, and whether none of them ties with
-        another entry.
+        The scores in order, of shape `(batch, count)`, or as many as there are, the
+        order, and whether none of them ties with another entry.
     """
     keys_of = _earlier_first(scores) if keys is None else keys
-    if _sorts_once(scores, count):
-        by_rank, positions = backend.sorted_descending(as_ranked(scores), keys_of(None))
-        some = at_most_size(count + 1, size_of(scores, 1))
-        return _first(by_rank[:, :some], positions, count)
-    takes_all = _takes_all(scores, count)
-    by_rank, positions, none = _first(*_by_score(scores, count, takes_all), count)
-    if takes_all and keys is None:
-        return by_rank, positions, none
+    by_rank, order, none = highest_first(scores, count, keys_of)
+    takes_all, positions = _takes_all(scores, count), order.positions
+    if _sorts_once(scores, count) or (takes_all and keys is None):
+        return by_rank, order, none
 
     def by_keys() -> Tensor:
         if takes_all:
@@ -56,39 +107,39 @@ def best_first(
 
     if takes_all and not backend.is_concrete(scores):
         # It has a short way of its own, and each one is compiled.
-        return by_rank, by_keys(), none
-    return by_rank, backend.branch(none, lambda: positions, by_keys), none
+        return by_rank, Order(by_keys()), none
+    return by_rank, Order(backend.branch(none, lambda: positions, by_keys)), none
 
 
 def highest_first(
-    scores: Tensor, count: Tensor | int
-) -> tuple[Tensor, Tensor, Tensor | bool]:
-    """Returns the highest scores, their positions, and whether none of them ties.
+    scores: Tensor, count: Tensor | int, keys: Keys | None = None
+) -> tuple[Tensor, Order, Tensor | bool]:
+    """Returns the highest scores, their order, and whether none of them ties.
 
     That is what `best_first` returns, with equal scores in any order, as for means over
-    ties.
+    ties. If they are all, equal ones stay in their order.
+
+    Args:
+        scores, count: those of `best_first`.
+        keys: function that returns what also sorts them where one sort does it all.
     """
-    if not _sorts_once(scores, count):
-        takes_all = _takes_all(scores, count)
-        return _first(*_by_score(scores, count, takes_all), count)
-    by_rank, positions = backend.sorted_descending(as_ranked(scores))
     some = at_most_size(count + 1, size_of(scores, 1))
-    return _first(by_rank[:, :some], positions, count)
-
-
-def _by_score(
-    scores: Tensor, count: Tensor | int, takes_all: bool
-) -> tuple[Tensor, Tensor]:
-    """The highest scores, one more than asked for if there is one, and their positions.
-
-    If these are all, equal ones stay in their order.
-    """
-    if not takes_all:
+    if _sorts_once(scores, count):
+        by = as_ranked(scores), *(() if keys is None else (keys(None),))
+        by_rank, positions = backend.sorted_descending(*by)
+        first, positions, none = _first(by_rank[:, :some], positions, count)
+        is_along = backend.sorts_along()
+        sorted_by = (-by[0], *(-1 - x for x in by[1:])) if is_along else ()
+        return first, Order(positions, sorted_by), none
+    if _takes_all(scores, count):
+        ranked = as_ranked(scores)
+        positions = backend.argsort(-ranked)
+        by_rank = backend.take(ranked, positions)
+    else:
         # The next one tells whether a tie crosses the last.
-        return _highest(scores, at_most_size(count + 1, size_of(scores, 1)))
-    ranked = as_ranked(scores)
-    positions = backend.argsort(-ranked)
-    return backend.take(ranked, positions), positions
+        by_rank, positions = _highest(scores, some)
+    first, positions, none = _first(by_rank, positions, count)
+    return first, Order(positions), none
 
 
 def _first(
@@ -157,13 +208,10 @@ def _with_ties_resolved(by_rank: Tensor, positions: Tensor, keys: Tensor) -> Ten
 
     def swapped() -> Tensor:
         goes_up = ops.logical_and(tied, keys[:, 1:] > keys[:, :-1])
-        nowhere = ops.zeros_like(positions[:, :1], dtype="bool")
-        is_above = ops.concatenate([goes_up, nowhere], axis=1)
-        is_below = ops.concatenate([nowhere, goes_up], axis=1)
-        from_below = ops.roll(positions, -1, axis=1)
-        from_above = ops.roll(positions, 1, axis=1)
-        others = backend.where(is_below, from_above, positions)
-        return backend.where(is_above, from_below, others)
+        goes_up = ops.cast(goes_up, "int32")
+        place = ops.arange(size_of(positions, 1), dtype="int32")
+        place = place + with_columns(goes_up, 0, 1) - backend.padded(goes_up, 1, 0, 0)
+        return backend.take(positions, place)
 
     def sorted_again() -> Tensor:
         count = size_of(positions, 1)
@@ -195,22 +243,18 @@ def _selected_by_keys(
 
     def among_all() -> Tensor:
         """Those above the last score are in; those with that score compete."""
-        is_last, all_keys = as_ranked(scores) == last, keys(None)
-        competing = backend.where(is_last, all_keys, backend.INT32_MIN)
+        ranked, all_keys = as_ranked(scores), keys(None)
+        competing = backend.where(ranked == last, all_keys, backend.INT32_MIN)
         its_keys, competing = top_k(competing, count)
         is_in, competes = by_rank > last, its_keys > backend.INT32_MIN
-        chosen = ops.concatenate(
-            [positions, ops.cast(competing, positions.dtype)], axis=1
+        competing = ops.cast(competing, positions.dtype)
+        chosen = ops.concatenate([positions, competing], axis=1)
+        are_chosen = ops.concatenate([is_in, competes], axis=1)
+        chosen_scores, chosen_keys = (
+            backend.where(are_chosen, backend.take(x, chosen), lowest)
+            for x, lowest in ((ranked, -math.inf), (all_keys, backend.INT32_MIN))
         )
-        chosen_scores = [
-            backend.where(is_in, by_rank, -math.inf),
-            backend.where(competes, last, -math.inf),
-        ]
-        first_keys = backend.take(all_keys, positions)
-        first_keys = backend.where(is_in, first_keys, backend.INT32_MIN)
-        chosen_keys = ops.concatenate([first_keys, its_keys], axis=1)
-        order = _in_order(ops.concatenate(chosen_scores, axis=1), chosen_keys, count)
-        return backend.take(chosen, order)
+        return backend.take(chosen, _in_order(chosen_scores, chosen_keys, count))
 
     enough = at_most_size(2 * count + 8, size)
     is_seen = backend.is_concrete(scores) and not backend.on_accelerator()
@@ -219,78 +263,3 @@ def _selected_by_keys(
     some_scores, some = _highest(scores, enough)
     others_tie = ops.logical_and(some_scores[:, -1:] == last, last > -math.inf)
     return backend.branch(none_of(others_tie), among_some, among_all)
-
-
-@backend.register_tree
-@dataclasses.dataclass(frozen=True, eq=False)
-class Order:
-    """Which entry of each row is at each place.
-
-    Attributes:
-        positions: int32 tensor of shape `(batch, places)`.
-        sorted_by: what the rows are sorted by, the smallest first, if to sort values
-            along takes less time than to gather them by position.
-    """
-
-    positions: Tensor
-    sorted_by: tuple[Tensor, ...] = ()
-
-    @classmethod
-    def of_best(cls, positions: Tensor, scores: Tensor, keys: Keys | None) -> "Order":
-        """The order that `best_first` returns."""
-        keys = _earlier_first(scores) if keys is None else keys
-        return cls._of(positions, scores, keys)
-
-    @classmethod
-    def of_highest(cls, positions: Tensor, scores: Tensor) -> "Order":
-        """The order that `highest_first` returns."""
-        return cls._of(positions, scores)
-
-    @classmethod
-    def _of(cls, positions: Tensor, scores: Tensor, *keys: Keys) -> "Order":
-        count = size_of(positions, 1)
-        if not backend.sorts_along() or not _sorts_once(scores, count):
-            return cls(positions)
-        by_key = (-1 - key(None) for key in keys)
-        return cls(positions, (-as_ranked(scores), *by_key))
-
-    def cut(self, places: Tensor | int) -> "Order":
-        """The first places of the order."""
-        return dataclasses.replace(self, positions=self.positions[:, :places])
-
-    def occupied(
-        self, by_rank: Tensor, ranks: Tensor, number_of: Callable[[], Tensor]
-    ) -> Tensor:
-        """Whether there is a score above `-inf` at each place.
-
-        Args:
-            by_rank: the scores in order.
-            ranks: the numbers of the places, from 1 on.
-            number_of: function that returns how many such scores each row has. To count
-                them takes less time than to sort them too.
-        """
-        return ranks <= number_of()[:, None] if self.sorted_by else by_rank > -math.inf
-
-    def of(self, values: Tensor) -> Tensor:
-        """The values of each row in this order.
-
-        Args:
-            values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
-        """
-        if len(values.shape) == 2:
-            return self._of_rows(values)
-        lists, subtopics, size = (size_of(values, axis) for axis in range(3))
-
-        def for_each(x: Tensor) -> Tensor:
-            shape = (lists, subtopics, size_of(x, 1))
-            return ops.reshape(ops.broadcast_to(x[:, None], shape), (-1, shape[2]))
-
-        order = Order(for_each(self.positions), tuple(map(for_each, self.sorted_by)))
-        in_order = order._of_rows(ops.reshape(values, (-1, size)))
-        return ops.reshape(in_order, (-1, subtopics, size_of(self.positions, 1)))
-
-    def _of_rows(self, values: Tensor) -> Tensor:
-        if not self.sorted_by:
-            return backend.take(values, self.positions)
-        in_order = backend.sort_by(values, *self.sorted_by)
-        return in_order[:, : size_of(self.positions, 1)]

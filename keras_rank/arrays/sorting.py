@@ -1,21 +1,9 @@
-"""Values in the order of several keys, and inversions."""
+"""How far values are from being sorted."""
 
 from keras import ops
 
 from keras_rank.arrays.arithmetic import size_of, total
 from keras_rank.backends import Tensor, backend
-
-
-def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
-    """Returns the values of each row in the order of the keys.
-
-    Args:
-        values: tensor of shape `(batch, size)`.
-        *keys: tensors of the same shape. A key to sort by, the smallest first, and
-            optionally another, the largest first, which comes before it.
-    """
-    key, *before = keys
-    return backend.sort_by(values, *(-other for other in before), key)
 
 
 def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Tensor:

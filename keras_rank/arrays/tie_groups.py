@@ -6,13 +6,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import (
-    counted,
-    shifted,
-    size_of,
-    through_batch,
-    total,
-)
+from keras_rank.arrays.arithmetic import counted, shifted, size_of, through_batch, total
 from keras_rank.arrays.counting import count_of
 from keras_rank.arrays.limits import are_ranked_as
 from keras_rank.backends import Tensor, backend

@@ -45,10 +45,6 @@ BLOCKS_ARE_SPREAD = False
 # with a threshold than to find the largest.
 MANY_TO_COUNT = 1000
 
-# Positions are sorted by two digits to this base, together with as many groups as there
-# are positions: all fit into int32 up to 2**20 of them.
-_DIGITS = 2**10
-
 
 # Values that Python can see, and branches on them.
 
@@ -497,12 +493,6 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """A context in which new tensors are in the memory of the CPU."""
-    context: contextlib.AbstractContextManager[Any] = keras.device("cpu")
-    return context
-
-
 def full_precision() -> contextlib.AbstractContextManager[Any]:
     """A context in which float32 matrices are multiplied in float32, and quietly."""
     return contextlib.nullcontext()
@@ -571,16 +561,17 @@ def first_true(conditions: Tensor, like: Tensor) -> Tensor:
 
 
 def scans_anew() -> bool:
-    """Whether a running sum adds a hundred or more entries for each of its entries."""
-    return False
+    """Whether a running sum adds a hundred or more entries for each of its entries.
+
+    XLA does so, except on a CPU.
+    """
+    return backends.backend.on_accelerator()
 
 
 def popcount(words: Tensor) -> Tensor:
     """The number of set bits of int32 numbers, where a running sum `scans_anew`."""
-    # Of each two bits, then of each four, and so on.
-    for shift, bits in enumerate((0x55555555, 0x33333333, 0xF0F0F0F, 0xFF00FF, 0xFFFF)):
-        words = (words & bits) + (ops.right_shift(words, 2**shift) & bits)
-    return words
+    bits = ops.right_shift(words[..., None], ops.arange(32, dtype="int32")) & 1
+    return ops.sum(bits, axis=-1)
 
 
 def bincount(ids: Tensor, number: int) -> Tensor:
@@ -642,15 +633,12 @@ def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
         x: tensor of shape `(batch, size)`, which must not be used afterwards.
         positions: int32 tensor of shape `(batch, some)`, from 0 to `size`.
     """
-    batch, size = x.shape
-    first = ops.arange(0, batch * (size + 1), size + 1, dtype="int32")
-    places = positions + first[:, None]
-    lowest = ops.full_like(ops.cast(places, x.dtype), -math.inf)
-    widened = ops.reshape(ops.pad(x, [(0, 0), (0, 1)]), (-1,))
-    found = ops.scatter_update(
-        widened, ops.reshape(places, (-1, 1)), ops.reshape(lowest, (-1,))
-    )
-    return ops.reshape(found, (batch, size + 1))[:, :size]
+    rows = ops.arange(x.shape[0], dtype="int32")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(positions))
+    places = ops.reshape(ops.stack([rows, positions], axis=2), (-1, 2))
+    lowest = ops.full(ops.shape(places)[:1], -math.inf, dtype=x.dtype)
+    widened = ops.pad(x, [(0, 0), (0, 1)])
+    return ops.scatter_update(widened, places, lowest)[:, :-1]
 
 
 def without_nan(x: Tensor) -> Tensor:
@@ -707,18 +695,10 @@ def top_values(x: Tensor, count: Tensor | int) -> Tensor:
 
 def argsort(x: Tensor) -> Tensor:
     """Returns the positions that sort each row; equal entries stay in their order."""
-    order = ops.argsort(x, axis=1)
-    # NumPy's leaves equal entries in any order: they are sorted again by the higher
-    # digits of their positions, and then by the lower ones.
-    in_order = ops.take_along_axis(x, order, axis=1)
-    for place in (_DIGITS, 1):
-        is_next = in_order[:, 1:] != in_order[:, :-1]
-        number = ops.cumsum(ops.pad(ops.cast(is_next, "int32"), [(0, 0), (1, 0)]), 1)
-        keys = number * _DIGITS + order // place % _DIGITS
-        by_key = ops.argsort(keys, axis=1)
-        order = ops.take_along_axis(order, by_key, axis=1)
-        in_order = ops.take_along_axis(keys, by_key, axis=1)
-    return order
+    if isinstance(x, np.ndarray):
+        # Keras asks for NumPy's quicksort, which leaves equal entries in any order.
+        return np.argsort(x, axis=1, kind="stable")
+    return ops.argsort(x, axis=1)
 
 
 def lexsort(*keys: Tensor) -> Tensor:
@@ -753,10 +733,8 @@ def sorted_descending(
     The highest scores come first, and of equal ones the largest int32 keys. Without
     keys, they are in any order.
     """
-    if keys is None:
-        order = backends.backend.argsort(-scores)
-    else:
-        order = backends.backend.lexsort(-scores, -1 - keys)
+    by_key = () if keys is None else (-1 - keys,)
+    order = backends.backend.lexsort(-scores, *by_key)
     return backends.backend.take(scores, order), order
 
 

@@ -1,7 +1,6 @@
 """JAX: eager calls are compiled; XLA has its own costs on a CPU and on accelerators."""
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -64,27 +63,17 @@ def _over_shards(holds: Tensor, way: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: keras.tree.map_structure(varying, way())
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["hold"], meta_fields=["messages"]
-)
-@dataclasses.dataclass
-class _Required:
-    """What a program requires: conditions, and the messages of those that fail."""
-
-    hold: list[Tensor]
-    messages: tuple[str, ...]
-
-
-# Those of the program that is being traced.
-_required: ContextVar[_Required | None] = ContextVar("required", default=None)
+# What the program that is being traced requires: conditions, by their messages.
+_required: ContextVar[dict[str, Tensor] | None] = ContextVar("required", default=None)
 
 
 def require(condition: Tensor | bool, message: str) -> None:
     """A program returns its conditions with its result, and they are read once."""
     required = _required.get()
     if required is not None and generic.known(condition) is None:
-        required.hold.append(condition)
-        required.messages += (message,)
+        earlier = required.get(message)
+        both = condition if earlier is None else ops.logical_and(condition, earlier)
+        required[message] = both
     generic.require(condition, message)
 
 
@@ -104,7 +93,7 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
     with jax.core.eval_context():
         result: Result
         result, required = program(key, depends, *tensors)
-        for condition, message in zip(required.hold, required.messages, strict=True):
+        for message, condition in required.items():
             if generic.known(condition) is False:
                 # Again by steps, where an error can tell the values.
                 function(depends, *tensors)
@@ -114,8 +103,9 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
 
 @functools.cache
 def _program(function: Callable[..., Any], is_small: bool) -> Callable[..., Any]:
-    def with_required(key: Any, depends: Any, *tensors: Any) -> tuple[Any, _Required]:
-        token = _required.set(required := _Required([], ()))
+    def with_required(key: Any, depends: Any, *tensors: Any) -> tuple[Any, Any]:
+        required = dict[str, Tensor]()
+        token = _required.set(required)
         try:
             return function(depends, *tensors), required
         finally:
@@ -296,10 +286,7 @@ def fusion_barrier(x: Tensor) -> Tensor:
     return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
 
 
-def full_precision() -> contextlib.AbstractContextManager[Any]:
-    context: contextlib.AbstractContextManager[Any]
-    context = jax.default_matmul_precision("highest")
-    return context
+full_precision = functools.partial(jax.default_matmul_precision, "highest")
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
@@ -314,13 +301,7 @@ def _add_each(sums: list[Tensor], others: list[Tensor]) -> list[Tensor]:
     return [a + b for a, b in zip(sums, others, strict=True)]
 
 
-def scans_anew() -> bool:
-    """XLA does so, except on a CPU."""
-    return backends.backend.on_accelerator()
-
-
-def popcount(words: Tensor) -> Tensor:
-    return jax.lax.population_count(words)
+popcount = jax.lax.population_count
 
 
 def group_totals(values: Tensor, group: Tensor) -> Tensor:

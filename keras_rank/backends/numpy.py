@@ -41,8 +41,6 @@ def layer_mask(x: Any) -> Tensor | None:
 
 
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
-    if isinstance(x, keras.KerasTensor):
-        return generic.padded(x, before, after, value)
     *rows, size = x.shape
     whole = np.full((*rows, before + size + after), value, x.dtype)
     whole[..., before : before + size] = x
@@ -70,32 +68,18 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
 
 def shrunk(x: Tensor, size: float) -> Tensor:
     """There rarely are such numbers, but many zeros."""
-    if isinstance(x, keras.KerasTensor):
-        return generic.shrunk(x, size)
     is_small = (x <= size) & (x >= -size)
     return where(~(is_small & (x != 0.0)), x, 0.0)
 
 
-def minimum(x: Tensor, bound: Tensor | float) -> Tensor:
-    return np.minimum(x, bound)
-
-
-def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
-    return np.maximum(x, bound)
-
-
-def power_of_two(x: Tensor) -> Tensor:
-    """In a tenth of the time of a power, and exact for whole numbers but 127."""
-    return np.exp2(x)
+minimum, maximum = np.minimum, np.maximum
+# In a tenth of the time of a power, and exact for whole numbers but 127.
+power_of_two = np.exp2
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     """By NumPy, as Keras's checks take longer than the casts of small tensors."""
     return function(*(np.asarray(x, "float64") for x in tensors))
-
-
-def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-    return number + np.asarray(x[row, column], "int32")
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,9 +92,8 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
     return np.errstate(over="ignore", divide="ignore", invalid="ignore")
 
 
-def full_precision() -> contextlib.AbstractContextManager[Any]:
-    """OpenBLAS also says, on some CPUs, that a value was invalid where none was."""
-    return quiet()
+# OpenBLAS also says, on some CPUs, that a value was invalid where none was.
+full_precision = quiet
 
 
 def rounds_by_column() -> bool:
@@ -121,9 +104,8 @@ def rounds_by_column() -> bool:
 def tree_sum(values: Tensor, levels: int) -> Tensor:
     """In one memory access for each level."""
     values = values.reshape(*values.shape[:-1], *[2] * levels)
-    for _ in range(levels):
-        values = values.sum(axis=-levels)
-        levels -= 1
+    for level in range(levels):
+        values = values.sum(axis=level - levels)
     return values
 
 
@@ -184,7 +166,8 @@ def block_maxima(x: Tensor, size: int) -> Tensor:
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """By partitioning each row, as Keras sorts whole rows, unless they are short."""
     if x.shape[1] <= max(_SHORT_ROW, 8 * count):
-        positions = argsort(_reversed(x))[:, :count]
+        # The least integer has no negative.
+        positions = argsort(-x if x.dtype.kind == "f" else ~x)[:, :count]
         return take(x, positions), positions
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
     values = np.take_along_axis(x, positions, axis=1)
@@ -193,11 +176,6 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
         np.take_along_axis(values, descending, axis=1),
         np.take_along_axis(positions, descending, axis=1),
     )
-
-
-def _reversed(x: Array) -> Array:
-    """Numbers in the opposite order; the least integer has no negative."""
-    return -x if x.dtype.kind == "f" else ~x
 
 
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:
@@ -212,8 +190,7 @@ def argsort(x: Tensor) -> Tensor:
         pairs = pairs_in_order(x, np.arange(x.shape[1]))
         pairs &= 0xFFFFFFFF
         return pairs
-    # Keras asks for NumPy's quicksort, which is not stable.
-    return np.argsort(x, axis=1, kind="stable")
+    return generic.argsort(x)
 
 
 def pairs_in_order(x: Array, keys: Array) -> Array:

@@ -184,11 +184,6 @@ def _largest_divisor(size: int) -> int:
     return max(x for x in range(1, 256) if size % x == 0)
 
 
-def scans_anew() -> bool:
-    """XLA does so, except on a CPU."""
-    return backends.backend.on_accelerator()
-
-
 def popcount(words: Tensor) -> Tensor:
     return ops.cast(tf.raw_ops.PopulationCount(x=words), "int32")
 

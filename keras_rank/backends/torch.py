@@ -13,20 +13,15 @@ import torch
 from keras import ops
 
 from keras_rank import backends
-from keras_rank.backends import generic, numpy
+from keras_rank.backends import generic, numpy, torch_graphs
 from keras_rank.backends.generic import Array, Tensor
-from keras_rank.backends.torch_graphs import (
-    enter,
-    hides_values,
-    lasting,
-    register_tree,
-    require,
-)
 
-__all__ = ["enter", "lasting", "register_tree", "require"]
+enter, lasting = torch_graphs.enter, torch_graphs.lasting
+register_tree, require = torch_graphs.register_tree, torch_graphs.require
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
+_SORTED_BY_NUMPY = (torch.float32, torch.int32, torch.bool)
 _INT32_MAX = 2**31 - 1
 # So many comparisons take twice the memory of the scores.
 _COMPARED_AT_ONCE = 8
@@ -48,9 +43,7 @@ def is_compiling() -> bool:
 
 
 def is_concrete(x: Tensor) -> bool:
-    if isinstance(x, keras.KerasTensor) or torch.compiler.is_compiling():
-        return False
-    if hides_values():
+    if isinstance(x, keras.KerasTensor) or torch_graphs.hides_values():
         return False
     if isinstance(x, np.ndarray):
         return True
@@ -140,8 +133,7 @@ def free_memory() -> int | None:
 
 
 def widest(dtype: str) -> str:
-    has_all = dtype != "float64" or not torch.accelerator.is_available()
-    accelerator = None if has_all else torch.accelerator.current_accelerator()
+    accelerator = _accelerator() if dtype == "float64" else None
     return "float32" if accelerator and accelerator.type == "mps" else dtype
 
 
@@ -223,41 +215,25 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
 
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     """Keras's `pad` takes ten times as long."""
-    if not isinstance(x, torch.Tensor):
-        return generic.padded(x, before, after, value)
     return torch.nn.functional.pad(x, (before, after), value=value)
 
 
 def shrunk(x: Tensor, size: float) -> Tensor:
     """In one operation."""
-    if not isinstance(x, torch.Tensor):
-        return generic.shrunk(x, size)
     return torch.nn.functional.hardshrink(x, size)
 
 
-def power_of_two(x: Tensor) -> Tensor:
-    """In a tenth of the time of a power."""
-    return torch.exp2(x)
-
-
-def largest_size(x: Tensor) -> Tensor:
-    """In one operation."""
-    return torch.linalg.vector_norm(x, math.inf, dim=1, keepdim=True)
-
-
-def lengths(x: Tensor) -> Tensor:
-    """In one operation."""
-    return torch.linalg.vector_norm(x, dim=1, keepdim=True)
+# In a tenth of the time of a power.
+power_of_two = torch.exp2
+# In one operation.
+lengths = functools.partial(torch.linalg.vector_norm, dim=1, keepdim=True)
+largest_size = functools.partial(lengths, ord=math.inf)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     if tensors[0].device.type == "mps":
         return function(*tensors)
     return function(*(x.double() for x in tensors))
-
-
-def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-    return number + x[row, column].int()
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -287,6 +263,10 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     for level in range(levels):
         values = values.sum(dim=level - levels)
     return values
+
+
+def scans_anew() -> bool:
+    return False
 
 
 def running_total(x: Tensor) -> Tensor:
@@ -420,7 +400,8 @@ def _of_many(x: Tensor) -> Array | None:
 
     On a CPU, it sorts them in a sixth of the time of torch, or less.
     """
-    if math.prod(x.shape) < _MANY_ENTRIES or not _is_open_to_numpy(x):
+    is_many = math.prod(x.shape) >= _MANY_ENTRIES and x.dtype in _SORTED_BY_NUMPY
+    if not is_many or not is_concrete(x) or backends.backend.on_accelerator():
         return None
     # Torch refuses a tensor whose signs it has yet to change, and any within
     # `torch.func`.
@@ -435,11 +416,6 @@ def _are_all(conditions: Tensor) -> bool:
     """Whether many conditions are seen to hold."""
     array = _of_many(conditions)
     return array is not None and bool(array.all())
-
-
-def _is_open_to_numpy(x: Tensor) -> bool:
-    has_dtype = x.dtype in (torch.float32, torch.int32, torch.bool)
-    return has_dtype and is_concrete(x) and not backends.backend.on_accelerator()
 
 
 def sort(x: Tensor) -> Tensor:

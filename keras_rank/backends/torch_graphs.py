@@ -214,8 +214,8 @@ def _current_run() -> _Run | None:
 
 
 def hides_values() -> bool:
-    """Whether a program is being recorded."""
-    return _current_run() is not None
+    """Whether a program is being recorded, or compiled."""
+    return torch.compiler.is_compiling() or _current_run() is not None
 
 
 def lasting() -> contextlib.AbstractContextManager[Any]:

@@ -11,7 +11,7 @@ from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.tiles import block_size_of, tile_size
 from keras_rank.lists.copies import own
-from keras_rank.lists.given import to_tensor
+from keras_rank.lists.given import refused, to_tensor
 from keras_rank.lists.tensors import ranked_as, shape_of
 
 
@@ -142,9 +142,7 @@ class Stream(Candidates):
             rows = backend.to_tensor((here - start).astype("int32"))
             kept.append(ops.take(part, rows, axis=0))
         if end == first_id:
-            raise ValueError(
-                "`candidates` should have one or more items. Received: no blocks"
-            )
+            raise refused("candidates", "have one or more items", "no blocks")
         self._kept = self._joined(kept)
         shape = end - first_id, self._kept.shape[1]
         super().__init__(shape, block_size, queries, first_id)
@@ -207,20 +205,17 @@ def open_candidates(
         given = _embeddings(given)
     if _is_stream(given):
         if given is candidates and isinstance(given, Iterator):
-            raise ValueError(
-                "`candidates` should be readable more than once: instead of a "
-                "generator, pass the function that creates it. Received: "
-                f"candidates of type {type(given).__name__}"
-            )
+            expected = "be readable more than once: instead of a generator, pass the "
+            expected += "function that creates it"
+            received = f"candidates of type {type(given).__name__}"
+            raise refused("candidates", expected, received)
         return Stream(read, wanted(), block_size, queries, first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
         given = to_tensor("candidates", given)
     if len(given.shape) != 2 or 0 in tuple(given.shape):
-        raise ValueError(
-            "`candidates` should have the shape (items, features), with one or "
-            f"more items. Received: candidates.shape={shape_of(given)}"
-        )
+        expected = "have the shape (items, features), with one or more items"
+        raise refused("candidates", expected, f"candidates.shape={shape_of(given)}")
     return Table(given, block_size, queries, first_id)
 
 
@@ -258,10 +253,8 @@ def _sent(embeddings: Any) -> Tensor:
 def _embeddings(layer: keras.layers.Embedding) -> Any:
     if layer.built:
         return layer.embeddings
-    raise ValueError(
-        "`candidates` should be a built layer: call it or `build` it first. "
-        f"Received: {layer.name}, which is not built"
-    )
+    expected = "be a built layer: call it or `build` it first"
+    raise refused("candidates", expected, f"{layer.name}, which is not built")
 
 
 def _is_stream(candidates: Any) -> bool:
@@ -292,19 +285,17 @@ def _block_in(element: Any) -> Any:
 def check_as_many(items: int, found: int) -> None:
     """Raises if another pass read another number of candidates."""
     if found != items:
-        raise ValueError(
-            "`candidates` should hold the same items each time they are read. "
-            f"Received: {items} items at first, {found} when they were read again"
-        )
+        expected = "hold the same items each time they are read"
+        received = f"{items} items at first, {found} when they were read again"
+        raise refused("candidates", expected, received)
 
 
 def _check_same(first: Any, found: Tensor) -> None:
     """Raises if another candidate is the first one when they are read again."""
     if not are_alike(*map(ops.convert_to_numpy, (first, found))):
-        raise ValueError(
-            "`candidates` should hold the same items in the same order each time they "
-            "are read. Received: another first item when they were read again"
-        )
+        expected = "hold the same items in the same order each time they are read"
+        received = "another first item when they were read again"
+        raise refused("candidates", expected, received)
 
 
 def are_alike(numbers: Array, others: Array) -> bool:
@@ -318,20 +309,16 @@ def _parts(blocks: Any) -> Iterator[Tensor]:
     features = None
     for part in map(_block_in, batches_of(blocks)):
         if not hasattr(part, "shape"):
-            raise ValueError(
-                "`candidates` should be embeddings, or blocks of them. Received: "
-                f"{type(blocks).__name__} with a block of type {type(part).__name__}"
-            )
+            received = f"{type(blocks).__name__} with a block of type "
+            received += f"{type(part).__name__}"
+            raise refused("candidates", "be embeddings, or blocks of them", received)
         if len(part.shape) != 2:
-            raise ValueError(
-                "`candidates` should have blocks of the shape (items, features). "
-                f"Received: a block of shape {shape_of(part)}"
-            )
+            expected = "have blocks of the shape (items, features)"
+            raise refused("candidates", expected, f"a block of shape {shape_of(part)}")
         features = int(part.shape[1]) if features is None else features
         if part.shape[1] != features:
-            raise ValueError(
-                "`candidates` should have the same number of features in each block. "
-                f"Received: blocks with {features} and {part.shape[1]} features"
-            )
+            expected = "have the same number of features in each block"
+            received = f"blocks with {features} and {part.shape[1]} features"
+            raise refused("candidates", expected, received)
         # The next one may be written to the same memory.
         yield as_scored(own(part))

@@ -17,6 +17,7 @@ from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.shards import OpenShards, in_each_part
 from keras_rank.catalogue.targets import score_targets
+from keras_rank.lists.given import refused
 
 
 class Counts(NamedTuple):
@@ -97,11 +98,10 @@ def count_candidates(
         targets = counts.scores
         counts = pass_with(targets)
         if np.any(counts.scores != targets):
-            raise ValueError(
-                "`candidates` should hold the same items in the same order each time "
-                "they are read, and `score` return the same numbers for them. "
-                "Received: targets whose scores changed from one pass to the next"
-            )
+            expected = "hold the same items in the same order each time they are read, "
+            expected += "and `score` return the same numbers for them"
+            received = "targets whose scores changed from one pass to the next"
+            raise refused("candidates", expected, received)
     return Counts(*map(backend.from_host, counts))
 
 
@@ -213,7 +213,7 @@ def _compare(
     score: str | Score, orders: bool, chunk: Chunk, block: Block, found: Found
 ) -> Found:
     """Counts by comparing or, for many targets, by sorting these."""
-    asked, number = chunk.ids.shape
+    asked = chunk.ids.shape[0]
     scores = blocks.scores_in(score, chunk.embeddings, block, asked)
     if scores.dtype != chunk.targets.dtype:
         # Of a part of single precision, beside others of double.
@@ -222,12 +222,19 @@ def _compare(
     known = backend.where(is_here, backend.take(scores, column), found.scores)
     if not counting.are_few(chunk.ids):
         scores = backend.without_nan(scores)
+    ids = block.first_id + block.columns if orders else None
+    return _with_block(chunk, scores, is_here, ids, found._replace(scores=known))
+
+
+def _with_block(
+    chunk: Chunk, scores: Tensor, is_here: Tensor, ids: Tensor | None, found: Found
+) -> Found:
+    """Adds what is counted in a block, of whose columns the ids order ties."""
     reach, before = _reach(scores, chunk), found.before
-    if orders:
-        are_tied = _are_tied(reach, is_here[:, :number], chunk)
-        ids = block.first_id + block.columns
+    if ids is not None:
+        are_tied = _are_tied(reach, is_here[:, : chunk.ids.shape[1]], chunk)
         before = before + _before(scores, ids, chunk, are_tied)
-    return Found(found.reach + reach, before, known)
+    return Found(found.reach + reach, before, found.scores)
 
 
 def _as_compared(score: str | Score, embeddings: Tensor, block: Block) -> Tensor:
@@ -239,16 +246,12 @@ def _search(
     orders: bool, chunk: Chunk, scores: Array, block: Block, found: Found
 ) -> Found:
     """Counts by searching, in arrays."""
-    number = chunk.ids.shape[1]
     column, is_here = blocks.places_in(block, chunk.wanted)
     rows, places = np.nonzero(is_here)
     found.scores[rows, places] = scores[rows, column[rows, places]]
-    reach, before = _reach(scores, chunk), found.before
-    if orders:
-        are_tied = _are_tied(reach, is_here[:, :number], chunk)
-        ids = block.first_id + np.arange(scores.shape[1], dtype="int32")[None, :]
-        before = before + _before(scores, ids, chunk, are_tied)
-    return Found(found.reach + reach, before, found.scores)
+    columns = np.arange(scores.shape[1], dtype="int32")[None, :]
+    ids = block.first_id + columns if orders else None
+    return _with_block(chunk, scores, is_here, ids, found)
 
 
 def _finish(orders: bool, chunk: Chunk, found: Found) -> Counts:

@@ -26,7 +26,7 @@ from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
-from keras_rank.lists.given import to_tensor
+from keras_rank.lists.given import refused, to_tensor
 from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
@@ -181,9 +181,7 @@ def _ranked(
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )
-    ranking = rank_counted(
-        lists, kind.k, kind.ties, retrieved, above, tied, by_steps=kind.by_steps
-    )
+    ranking = rank_counted(kind, lists, retrieved, above, tied)
     places = RankCounts(above, equal, retrieved)
     return dataclasses.replace(lists, counts=places), ranking
 
@@ -206,10 +204,8 @@ def retrieval(
     lists, tied = standardize_targets(*given)
     number = shape_of(embeddings)[:1]
     if shape_of(lists.ids)[:1] != number:
-        raise ValueError(
-            "`targets` should have a row for each query. Received: "
-            f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
-        )
+        received = f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
+        raise refused("targets", "have a row for each query", received)
     can_be_found, ids = map(ops.convert_to_numpy, (lists.can_be_found, lists.ids))
     ids = np.where(can_be_found, ids, np.int32(-1))
     excluded = excluded_ids(exclude, ids, found.items)
@@ -233,16 +229,13 @@ def open_scored(
     if not is_symbolic:
         embeddings = ranked_as(to_tensor("queries", queries))
     if is_symbolic or not backend.is_concrete(embeddings):
-        raise ValueError(
-            "`queries` should be concrete values, as candidates are ranked block by "
-            "block, outside compiled functions. Received: a traced tensor"
-        )
+        expected = "be concrete values, as candidates are ranked block by block, "
+        expected += "outside compiled functions"
+        raise refused("queries", expected, "a traced tensor")
     is_ours = isinstance(score, str)
     if len(embeddings.shape) < 2 or (is_ours and len(embeddings.shape) != 2):
-        raise ValueError(
-            "`queries` should have the shape (batch, features). Received: "
-            f"queries.shape={shape_of(embeddings)}"
-        )
+        received = f"queries.shape={shape_of(embeddings)}"
+        raise refused("queries", "have the shape (batch, features)", received)
     check_score(score)
     block_size = check_block_size(block_size)
     found = (
@@ -282,10 +275,8 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Array | None:
         return None
     ids = to_ids("exclude", exclude, items)
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):
-        raise ValueError(
-            "`exclude` should have the shape (batch, n), padded with -1. "
-            f"Received: exclude.shape={shape_of(ids)}"
-        )
+        received = f"exclude.shape={shape_of(ids)}"
+        raise refused("exclude", "have the shape (batch, n), padded with -1", received)
     ids = backend.enter(checked_ids, ("exclude", items), ids)
     # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")

@@ -9,6 +9,7 @@ from keras_rank.arguments import unaccepted
 from keras_rank.arrays.arithmetic import in_one_dtype, product
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.candidates import are_alike
+from keras_rank.lists.given import refused
 from keras_rank.lists.tensors import ranked_as, shape_of
 
 Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -51,12 +52,11 @@ def check_score(score: Any) -> Score:
 def _checked(score: Score) -> Score:
     def scores_of(queries: Tensor, candidates: Tensor) -> Tensor:
         scores = score(*in_one_dtype(queries, candidates))
-        expected = (queries.shape[0], candidates.shape[0])
-        if shape_of(scores) != expected:
-            raise ValueError(
-                "`score` should return one number for each query and candidate, of "
-                f"shape {expected}. Received: scores of shape {shape_of(scores)}"
-            )
+        shape = (queries.shape[0], candidates.shape[0])
+        if shape_of(scores) != shape:
+            expected = "return one number for each query and candidate, of shape "
+            received = f"scores of shape {shape_of(scores)}"
+            raise refused("score", f"{expected}{shape}", received)
         return ranked_as(ops.stop_gradient(scores))
 
     return scores_of
@@ -75,11 +75,10 @@ def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
     rows, columns = (-(-x.shape[0] // 2) for x in given)
     scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
     if not are_alike(scores, beside_others):
-        raise ValueError(
-            "`score` should give each pair of a query and a candidate a score of "
-            "its own, whatever the other pairs are. Received: a function whose scores "
-            "change with the other pairs"
-        )
+        expected = "give each pair of a query and a candidate a score of its own, "
+        expected += "whatever the other pairs are"
+        received = "a function whose scores change with the other pairs"
+        raise refused("score", expected, received)
 
 
 def _beside_others(x: Tensor) -> Tensor:

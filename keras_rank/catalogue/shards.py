@@ -17,6 +17,7 @@ from keras_rank.catalogue.candidates import (
     no_ids,
     open_candidates,
 )
+from keras_rank.lists.given import refused
 from keras_rank.lists.tensors import as_tensor
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
@@ -60,10 +61,8 @@ class Shards:
         map_fn: Map = map,
     ) -> None:
         if not isinstance(parts, list | tuple) or len(parts) == 0:
-            raise ValueError(
-                "`parts` should be a list of one or more parts. "
-                f"Received: parts of type {type(parts).__name__}"
-            )
+            received = f"parts of type {type(parts).__name__}"
+            raise refused("parts", "be a list of one or more parts", received)
         if not callable(map_fn):
             raise unaccepted("map_fn", "a function", map_fn)
         self.parts, self.map_fn = list(parts), map_fn
@@ -94,10 +93,8 @@ def open_shards(shards: Shards, block_size: int | None) -> OpenShards:
     shapes = list(_map_parts(shards.map_fn, ask, shards.parts))
     items, features = np.array(shapes, "int64").T
     if len(set(features)) > 1:
-        raise ValueError(
-            "`parts` should have the same number of features. Received: "
-            f"parts with {features.tolist()} features"
-        )
+        received = f"parts with {features.tolist()} features"
+        raise refused("parts", "have the same number of features", received)
     starts = np.cumsum(items) - items
     each = zip(shards.parts, starts.tolist(), items.tolist(), strict=True)
     parts = [Part(*x) for x in each]
@@ -176,21 +173,15 @@ def _map_parts(
     """Yields the result of a function for each part."""
     results = map_fn(function, parts)
     if not isinstance(results, Iterable):
-        raise ValueError(
-            "`map_fn` should return or yield the result of the function for each part. "
-            f"Received: {type(results).__name__}"
-        )
+        expected = "return or yield the result of the function for each part"
+        raise refused("map_fn", expected, type(results).__name__)
     number = 0
     for number, result in enumerate(results, 1):
         if result is None:
-            raise ValueError(
-                "`map_fn` should return the result of the function for each part. "
-                f"Received: None for part {number - 1}"
-            )
+            expected = "return the result of the function for each part"
+            raise refused("map_fn", expected, f"None for part {number - 1}")
         if number <= len(parts):
             yield result
     if number != len(parts):
-        raise ValueError(
-            "`map_fn` should return one result for each part. Received: "
-            f"{number} results for {len(parts)} parts"
-        )
+        received = f"{number} results for {len(parts)} parts"
+        raise refused("map_fn", "return one result for each part", received)

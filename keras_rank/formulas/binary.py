@@ -5,7 +5,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_rank import gains
-from keras_rank.arrays.arithmetic import ratio, running_total, total
+from keras_rank.arrays.arithmetic import ratio, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, geometric
 from keras_rank.formulas.chances import first_success, hypergeometric
@@ -44,7 +44,7 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
     `relevant` is the probability of that, of shape `(batch, depth)`.
     """
     if not ranking.averages:
-        return running_total(relevant) - relevant
+        return backend.running_total(relevant) - relevant
     above_group = _hits_above_group(ranking, relevant)
     others = ops.round(relevant * ranking.group_sizes) - 1.0
     share = ratio(others, ranking.group_sizes - 1.0)
@@ -53,7 +53,7 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
 
 def _hits_above_group(ranking: Ranking, relevant: Tensor) -> Tensor:
     """The number of relevant items above the group of a rank: exact, as an integer."""
-    return ops.round(running_total(relevant) - ranking.places * relevant)
+    return ops.round(backend.running_total(relevant) - ranking.places * relevant)
 
 
 def _mean_precision_at_hits(
@@ -269,7 +269,7 @@ def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """
     relevant = lists.relevance_by_rank(ranking)
     if not ranking.averages:
-        return backend.where(running_total(relevant) == 1.0, relevant, 0.0)
+        return backend.where(backend.running_total(relevant) == 1.0, relevant, 0.0)
     left = ranking.group_sizes - ranking.places + 1.0
     chance = backend.minimum(ops.round(relevant * ranking.group_sizes) / left, 1.0)
     return first_success(chance)

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import log, running_total, shifted, size_of, total
+from keras_rank.arrays.arithmetic import shifted, size_of, total
 from keras_rank.backends import Tensor, backend
 
 
@@ -57,10 +57,11 @@ def hypergeometric(
     possible = ops.logical_and(drawn >= fewest, drawn <= backend.minimum(marked, draws))
     up = (marked - drawn) * (draws - drawn)
     down = (drawn + 1.0) * (size - marked - draws + drawn + 1.0)
+    log = backend.library_of(up).log
     steps = log(backend.where(up > 0.0, up, 1.0)) - log(
         backend.where(down > 0.0, down, 1.0)
     )
-    logarithms = running_total(backend.where(possible, steps, 0.0))
+    logarithms = backend.running_total(backend.where(possible, steps, 0.0))
     logarithms = backend.where(possible, shifted(logarithms, 1, 0.0), -math.inf)
     return ops.softmax(logarithms, axis=1)
 

@@ -5,13 +5,7 @@ import contextlib
 from keras import ops
 
 from keras_rank import discounts
-from keras_rank.arrays.arithmetic import (
-    counted,
-    highest,
-    ratio,
-    running_total,
-    total,
-)
+from keras_rank.arrays.arithmetic import counted, highest, ratio, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.binary import slots_of_top
 from keras_rank.formulas.chances import mean_power_of_marked
@@ -52,9 +46,9 @@ def share_left(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
     """
     relevant = relevance_by_rank(lists, ranking)
     if not ranking.averages:
-        return _power(1.0 - alpha, running_total(relevant) - relevant)
+        return _power(1.0 - alpha, backend.running_total(relevant) - relevant)
     sizes, places = ranking.group_sizes[:, None], ranking.places[:, None]
-    above_group = ops.round(running_total(relevant) - places * relevant)
+    above_group = ops.round(backend.running_total(relevant) - places * relevant)
 
     def of_group() -> Tensor:
         others = backend.maximum(ops.round(relevant * sizes) - 1.0, 0.0)

@@ -17,11 +17,7 @@ from keras_rank.formulas.pairwise import (
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.functional.per_list import (
-    Formula,
-    FormulaArguments,
-    SharedArguments,
-)
+from keras_rank.functional.per_list import Formula, FormulaArguments, SharedArguments
 from keras_rank.lists.relevance import of_label_above_zero
 
 

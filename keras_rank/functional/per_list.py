@@ -21,6 +21,7 @@ from keras_rank.lists.base import Lists
 from keras_rank.lists.copies import own
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.first_batch import warn_of_rows
+from keras_rank.lists.given import refused
 from keras_rank.lists.reading import (
     RawBatch,
     check_told_apart,
@@ -206,10 +207,8 @@ def _check_agree(
         ("dtype", dtype, other_dtype),
     ):
         if contradicts:
-            raise ValueError(
-                f"`{argument}` should be left out when `y_true` is ranked lists, "
-                f"which have their own. Received: {argument}={value!r}"
-            )
+            expected = "be left out when `y_true` is ranked lists, which have their own"
+            raise refused(argument, expected, f"{argument}={value!r}")
 
 
 def _ranked(

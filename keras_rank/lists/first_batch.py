@@ -43,6 +43,10 @@ def warn_of_first_batch(
         _warn_of_no_targets(given, metrics)
 
 
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
+
+
 def _seen(x: Tensor) -> Array | None:
     """Real numbers of a tensor, `None` where Python can't see any."""
     if not hasattr(x, "shape") or not backend.is_at_hand(x):
@@ -61,17 +65,15 @@ def _warn_of_labels(given: Any, is_masked: bool, metrics: Sequence[Any]) -> None
     highest = np.fmax.reduce(labels, axis=None)
     thresholds = [metric.relevance_threshold or 0.0 for metric in metrics]
     if 0.0 < highest < min(1.0, max(thresholds, default=0.0)):
-        warnings.warn(
+        _warn(
             f"No label reaches `relevance_threshold={max(thresholds)}`: the highest is "
             f"{highest:.4g}, so that no item is relevant. Pass a lower threshold.",
-            stacklevel=2,
         )
     compare = any(metric._compares_labels for metric in metrics)
     if compare and not is_masked and _have_odd(labels):
-        warnings.warn(
+        _warn(
             "Labels below 0 are padding, and some are not -1. If they are labels, add "
             "the same number to all of a list: only their order counts.",
-            stacklevel=2,
         )
 
 
@@ -86,10 +88,9 @@ def _warn_of_low_ids(given: RawBatch) -> None:
     # Graded ids have one more, of relevant items that are no candidates.
     others = () if given.grades is None else (NO_CANDIDATE,)
     if ids is not None and ids.dtype.kind == "i" and _have_odd(ids, *others):
-        warnings.warn(
+        _warn(
             f"Ids below -1 are no targets, as -1 is: the lowest is {ids.min()}. They "
             "may have wrapped in a small integer type.",
-            stacklevel=2,
         )
 
 
@@ -98,10 +99,9 @@ def _warn_of_weights(given: Tensor | None) -> None:
     weights = None if given is None else _seen(given)
     number = 0 if weights is None else int(np.sum(np.isnan(weights)))
     if number:
-        warnings.warn(
+        _warn(
             f"`sample_weight` has {number} NaN in the first batch. What they weigh is "
             "left out of the mean, as with a weight of 0.",
-            stacklevel=2,
         )
 
 
@@ -115,11 +115,10 @@ def _warn_of_no_targets(given: RawBatch, metrics: Sequence[Any]) -> None:
     for metric in metrics:
         is_chosen = metric.empty_value != 0.0 or metric.empty_weight != "average"
         if empty and not is_chosen:
-            warnings.warn(
+            _warn(
                 f"{empty} of {len(ids)} lists have no relevant item, as all their ids "
                 f"are -1, and count as 0 in {metric.name!r}. To leave them out, as "
                 "positions of sequences without an id, pass `empty_value=None`.",
-                stacklevel=2,
             )
             break
 
@@ -132,9 +131,8 @@ def warn_of_rows(reading: Reading) -> None:
     given = reading.batch
     lists, items = given.scores.shape
     if items == 1 and lists != 1 and not reading.are_lists:
-        warnings.warn(
+        _warn(
             "One item has no order, so that most metrics are the share of relevant "
             f"items. Labels and scores of shape (n, 1) are {SINGLE}. See "
             "docs/rows.md.",
-            stacklevel=2,
         )

@@ -14,12 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.tensors import (
-    as_tensor,
-    dtype_name,
-    sizes_agree,
-    within_backend,
-)
+from keras_rank.lists.tensors import as_tensor, dtype_name, sizes_agree, within_backend
 
 Form: TypeAlias = Literal[
     "array", "tensor", "rows", "column", "ragged", "matrix", "sparse", "variable",
@@ -62,9 +57,7 @@ class Given(NamedTuple):
     def dtypes(self) -> set[str]:
         """The names of the dtypes that were given, as far as there are numbers."""
         found = {dtype_name(part) for part in self.parts} - {""}
-        if not found and 0 not in self.shape:
-            found = {dtype_name(self.numbers)}
-        return found
+        return found or {dtype_name(self.numbers)} if 0 not in self.shape else found
 
     def tensor(self, *, in_model: bool = False) -> Tensor:
         """The numbers in a dtype of the backend, without gradients.
@@ -184,13 +177,17 @@ def if_given(
     return None if value is None else look(argument, value, padding, deep=deep)
 
 
-def if_of_shape(layer_mask: Tensor, shape: Sequence[int | None]) -> Tensor | None:
-    """A mask that layers have passed on to scores, if it has the shape of lists.
+def layer_mask_of(scores: Any, *shapes: Sequence[int | None]) -> Tensor | None:
+    """The mask that layers have passed on to scores, if it has one of some shapes.
 
     Layers that change axes may pass on the mask of other ones.
     """
-    given = look("mask", layer_mask)
-    return given.tensor() if sizes_agree(given.shape, shape) else None
+    mask = backend.layer_mask(scores)
+    if mask is None:
+        return None
+    given = look("mask", mask)
+    fits = any(sizes_agree(given.shape, shape) for shape in shapes)
+    return given.tensor() if fits else None
 
 
 def is_dict(value: Any) -> bool:
@@ -232,11 +229,16 @@ def require_same_lengths(expected: Given, *others: Given | None) -> None:
             raise refused(argument, f"have as many lists as `{name}`", received)
         for i, (size, of_expected) in enumerate(zip(found, sizes, strict=False)):
             if size != of_expected:
-                raise refused(
-                    argument,
-                    f"have as many items as `{name}` in every list",
-                    f"{size} items in list {i} of {argument}, {of_expected} in {name}",
-                )
+                as_many = f"have as many items as `{name}` in every list"
+                received = f"{size} items in list {i} of {argument}"
+                raise refused(argument, as_many, f"{received}, {of_expected} in {name}")
+
+
+def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) -> None:
+    """Raises unless weights are a number, or have one of some shapes."""
+    if shape and not any(sizes_agree(shape, each) for each in accepted):
+        expected = "be a number or have the shape " + " or ".join(map(str, accepted))
+        raise refused("sample_weight", expected, f"sample_weight.shape={shape}")
 
 
 def _lengths_of(given: Given) -> Sequence[int]:

@@ -17,10 +17,8 @@ def rows_of(argument: str, values: Any) -> Array:
     """Converts numbers, with one row for each item, to an array."""
     check_dense(argument, values)
     if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(
-            f"`{argument}` should be an array without a mask of its own: select the "
-            "rows that are items. Received: a masked array"
-        )
+        expected = "be an array without a mask of its own: select the rows of items"
+        raise refused(argument, expected, "a masked array")
     values = ops.convert_to_numpy(values) if ops.is_tensor(values) else values
     try:
         array = np.asarray(values)
@@ -28,10 +26,7 @@ def rows_of(argument: str, values: Any) -> Array:
     except ValueError:
         array, received = np.asarray(None), f"{argument}={reprlib.repr(values)}"
     if array.ndim == 0 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"`{argument}` should be an array of numbers with one row per item. "
-            f"Received: {received}"
-        )
+        raise refused(argument, "be an array of numbers, a row for each item", received)
     return in_native_order(array)
 
 
@@ -59,15 +54,12 @@ def places(rows: int | None, group_sizes: Any, group_ids: Any) -> tuple[Array, A
     # As int64, as NumPy takes no unsigned numbers for places.
     sizes = sizes.astype("int64") if are_integers else sizes
     if sizes.ndim != 1 or not are_integers or np.any(sizes < 0):
-        raise ValueError(
-            "`group_sizes` should be integers of 0 or more, one per list. "
-            f"Received: group_sizes={reprlib.repr(group_sizes)}"
-        )
+        received = f"group_sizes={reprlib.repr(group_sizes)}"
+        expected = "be integers of 0 or more, one per list"
+        raise refused("group_sizes", expected, received)
     if rows is not None and sizes.sum() != rows:
-        raise ValueError(
-            "`group_sizes` should add up to the number of rows. Received: "
-            f"a sum of {sizes.sum()} for {rows} rows"
-        )
+        received = f"a sum of {sizes.sum()} for {rows} rows"
+        raise refused("group_sizes", "add up to the number of rows", received)
     return np.repeat(np.arange(len(sizes)), sizes), _numbered(sizes)
 
 
@@ -155,10 +147,8 @@ def _unknown_ids(argument: str, ids: Any, others: Sequence[Any] = ()) -> ValueEr
     rows += [row for row, each in enumerate(ids) if type(each) is not kind]
     place = f", with {ids[rows[0]]!r} in row {rows[0]}" if rows else ""
     noun = "ids" if argument == "group_ids" else "labels"
-    return ValueError(
-        f"`{argument}` should be {noun} of one type, without missing ones. "
-        f"Received: {argument}={reprlib.repr(ids)}{place}"
-    )
+    expected = f"be {noun} of one type, without missing ones"
+    return refused(argument, expected, f"{argument}={reprlib.repr(ids)}{place}")
 
 
 def _is_tensor(value: Any) -> bool:
@@ -168,10 +158,8 @@ def _is_tensor(value: Any) -> bool:
 def _places_by_id(rows: int | None, ids: Array) -> tuple[Array, Array]:
     rows = ids.size if rows is None else rows
     if ids.shape != (rows,):
-        raise ValueError(
-            "`group_ids` should have one id per row. Received: "
-            f"group_ids.shape={ids.shape} for {rows} rows"
-        )
+        received = f"group_ids.shape={ids.shape} for {rows} rows"
+        raise refused("group_ids", "have one id per row", received)
     by_id = _sorting(ids)
     if not np.all(ids == ids):
         raise _unknown_ids("group_ids", ids.tolist())

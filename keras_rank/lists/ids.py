@@ -35,15 +35,9 @@ PARTS_OF_IDS = (
 )
 
 # What to hold, and what to do with a matrix with a column for each item.
-_RELEVANT = {
-    "y_true": "the ids of the relevant items with `sparse_labels=True`. For a label "
-    "for each item, such as a one-hot matrix, leave `sparse_labels` out",
-    "targets": "the ids of the relevant items. For a label for each item, such as a "
-    "one-hot matrix, give the ids of those that are relevant",
-}
-_ANY = (
-    "ids of items. Of a matrix with a column for each item, such as a history of 0 and "
-    "1, give the columns that are not 0, padded with -1"
+_IDS = (
+    "ids of items. Of a matrix with a column for each item, such as a one-hot one, "
+    "give the columns that are not 0, padded with -1, or leave out `sparse_labels`"
 )
 
 
@@ -91,17 +85,14 @@ def _check_sparse(
     """Raises for a sparse matrix that is not one of ids or of labels by itself."""
     argument = ids.argument
     if ids.form == "matrix" and others:
-        expected = "have no labels or mask beside a sparse matrix of ids: the labels "
-        expected += "are the values of a matrix that is given by itself"
+        expected = "have no labels or mask beside a sparse matrix, which holds labels"
         raise refused(argument, expected, f"{argument} with the keys {keys}")
     if ids.form == "matrix" and at_positions:
-        received = "a sparse matrix, which has rows for lists: give scores of shape "
-        received += "(rows, items)"
+        received = "a sparse matrix, which has rows for scores of shape (rows, items)"
         raise refused(argument, "hold ids where each position has scores", received)
     for name, numbers in ((x.argument, x.numbers) for x in others if x.form in SPARSE):
         received = f"{name} of type {type(numbers).__name__}, which is sparse: give it "
-        received += "in the shape of the ids"
-        raise refused(name, "hold real numbers", received)
+        raise refused(name, "hold real numbers", f"{received}in the shape of the ids")
 
 
 def _stored_in(given: Given, items: int | None) -> tuple[Given, Given]:
@@ -189,9 +180,8 @@ def _check_dtype(argument: str, dtype: str, items: int | None) -> None:
     number = _WHOLE_NUMBERS["float32"] if items is None else items
     if most is not None and number > most:
         expected = "hold whole numbers of a dtype that holds all ids, such as int32: "
-        expected += f"{dtype} holds all numbers up to {most} only, and there are "
-        expected += f"{items or 'an unknown number of'} items. In `fit`, Keras casts "
-        expected += "floats to `keras.config.floatx()`"
+        expected += f"{dtype} holds all numbers up to {most} only. In `fit`, Keras "
+        expected += "casts floats to `keras.config.floatx()`"
         raise refused(argument, expected, received)
 
 
@@ -223,7 +213,7 @@ def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Te
     ids = as_tensor(ids)
     # A large negative id would become that of an item in int32.
     ids = backend.where(ids >= 0, ids, -1)
-    check_no_matrix(argument, ids, items, are_relevant=False)
+    check_no_matrix(argument, ids, items)
     check_items(argument, ids, items)
     return ids
 
@@ -255,9 +245,7 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     )
 
 
-def check_no_matrix(
-    argument: str, ids: Tensor, items: Tensor | int | None, *, are_relevant: bool
-) -> None:
+def check_no_matrix(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for a matrix with a column for each item, if values can be seen.
 
     Its rows hold some numbers twice, as labels are few, and no padding. Rows of ids
@@ -267,7 +255,7 @@ def check_no_matrix(
     lists, number = shape_of(ids)
     if not lists or (number or 0) < 2:
         return
-    if number == items:
+    if isinstance(items, int) and number == items:
         holds_twice = ops.any(are_repeated(ids), axis=1)
         is_full = ops.all(ids >= 0, axis=1)
         is_matrix = ops.logical_or(
@@ -279,9 +267,8 @@ def check_no_matrix(
         return
     backend.require(
         ops.logical_not(is_matrix),
-        f"`{argument}` should hold {_RELEVANT[argument] if are_relevant else _ANY}. "
-        f"Received: {number} numbers for each list, of {items} items, and some of "
-        "them twice",
+        f"`{argument}` should hold {_IDS}. Received: lists that hold some of them "
+        f"twice, with {items} items",
     )
 
 

@@ -9,9 +9,9 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     Given,
+    check_weights,
     if_given,
     is_dict,
-    refused,
     require_same_lengths,
 )
 from keras_rank.lists.ids import NO_CANDIDATE, as_ids, look_at_ids
@@ -73,7 +73,9 @@ def lists_of_positions(
                 f"y_pred.shape={scores.shape}"
             )
     if weights is not None:
-        _check_weights(weights.shape, axes)
+        lists, of_positions = tuple(axes[:1]), tuple(axes)
+        of_sequences = lists, (*lists, 1)
+        check_weights(weights.shape, *of_sequences, of_positions, (*of_positions, 1))
     flat = backend.enter(_flat, len(axes), *parts, layer_mask)
     return [None if x is None else backend.on_host(x) for x in flat], labels
 
@@ -90,30 +92,12 @@ def _check_no_pairs(ids: Given, axes: int) -> None:
         )
 
 
-def _check_weights(shape: tuple[int | None, ...], axes: list[int | None]) -> None:
-    """Raises for weights that are none of sequences or of positions."""
-    of_positions = tuple(axes)
-    accepted = [(), of_positions[:1], (of_positions[0], 1), of_positions]
-    if not any(sizes_agree(shape, each) for each in (*accepted, (*of_positions, 1))):
-        expected = "be a number, or have the shape (batch,), (batch, 1) or (batch, "
-        expected += "time), where each position has scores"
-        received = f"sample_weight.shape={shape} for positions of shape {of_positions}"
-        raise refused("sample_weight", expected, received)
+def _flat(axes: int, *of_positions: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Ids, scores, mask, weights and labels of lists, given those of positions.
 
-
-def _flat(
-    axes: int,
-    ids: Tensor,
-    scores: Tensor,
-    mask: Tensor | None,
-    weights: Tensor | None,
-    labels: Tensor | None,
-    layer_mask: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
-    """The same of lists, given those of positions."""
-    ids, scores, mask, weights, labels, layer_mask = map(
-        as_tensor, (ids, scores, mask, weights, labels, layer_mask)
-    )
+    The mask of layers is the last one that is given.
+    """
+    ids, scores, mask, weights, labels, layer_mask = map(as_tensor, of_positions)
     # A comparison with NaN is False.
     has_target = ids >= 0
     if labels is not None:

@@ -10,8 +10,10 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     SPARSE,
     Given,
-    if_of_shape,
+    check_weights,
+    if_given,
     is_dict,
+    layer_mask_of,
     look,
     parts_of,
     refused,
@@ -87,12 +89,13 @@ def read(
     mask = None
     if is_dict(y_true):
         y_true, mask = parts_of("y_true", y_true, ("labels", "mask"), PARTS_OF_LABELS)
+        mask = if_given("mask", mask, 0)
     y_true = look("y_true", y_true, -1, deep=takes_subtopics)
     given_scores, y_pred = y_pred, look("y_pred", y_pred, -np.inf)
-    mask = None if mask is None else look("mask", mask, 0)
+    weights = None
     if sample_weight is not None:
-        sample_weight = look("sample_weight", sample_weight, 0)
-    require_same_lengths(y_true, y_pred, mask, sample_weight)
+        weights = look("sample_weight", sample_weight, 0)
+    require_same_lengths(y_true, y_pred, mask, weights)
     if "int64" in str(y_pred.numbers.dtype) and mask is None:
         _check_told_apart_as_ranked(y_pred, y_true)
     labels, scores = _lists(y_true, takes_subtopics), _lists(y_pred)
@@ -108,10 +111,11 @@ def read(
     if mask is not None:
         mask = _lists(mask)
         _require_same_shape("mask", mask, like)
-    weights = None if sample_weight is None else _fitting(_lists(sample_weight), like)
-    layer_mask = backend.layer_mask(given_scores)
-    if layer_mask is not None:
-        layer_mask = if_of_shape(layer_mask, scores.shape)
+    if weights is not None:
+        shape = shape_of(like)
+        of_lists = [shape[:1], (shape[0], 1)] if len(shape) == 2 else []
+        weights = _weights(weights, *of_lists, shape)
+    layer_mask = layer_mask_of(given_scores, scores.shape)
     batch = RawBatch(labels, scores, mask, weights, layer_mask=layer_mask)
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
@@ -133,16 +137,10 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
             `(batch, 1)`.
     """
     given = look("y_pred", y_pred, 0, deep=True)
-    at_positions = are_at_positions(given)
-    layer_mask = backend.layer_mask(y_pred)
-    if layer_mask is not None:
-        # One of positions, of lists, or of their items.
-        of_rows = 1 if len(layer_mask.shape) == 1 else 2
-        axes = -1 if at_positions else of_rows
-        layer_mask = if_of_shape(layer_mask, given.shape[:axes])
-    if at_positions:
+    if are_at_positions(given):
+        layer_mask = layer_mask_of(y_pred, given.shape[:-1])
         parts, of_labels = lists_of_positions(y_true, given, sample_weight, layer_mask)
-        return Reading(RawBatch(*parts), of_labels, True, at_positions)
+        return Reading(RawBatch(*parts), of_labels, True, at_positions=True)
     if given.lengths is not None:
         raise uneven_error("y_pred", y_pred)
     if "int64" in str(given.numbers.dtype):
@@ -150,30 +148,27 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     scores = _lists(given)
     items = scores.shape[1] if len(scores.shape) == 2 else None
     ids, labels, mask, of_labels = read_ids("y_true", y_true, items)
-    received = "Received: y_true.shape={}, y_pred.shape={}"
-    if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
-        raise ValueError(
-            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
-            "(batch, targets) and `y_pred` the shape (batch, items). "
-            + received.format(shape_of(ids), shape_of(scores))
-        )
-    if len(ids.shape) == 1:
-        ids, labels, mask = (
-            x if x is None else x[:, None] for x in (ids, labels, mask)
-        )
-    if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
-        raise ValueError(
-            "`y_true` and `y_pred` should have the same number of lists. "
-            + received.format(shape_of(ids), shape_of(scores))
-        )
+    expected = None
+    if len(scores.shape) != 2 or len(ids.shape) != 2:
+        expected = "With `sparse_labels=True`, `y_true` should have the shape (batch,) "
+        expected += "or (batch, targets) and `y_pred` the shape (batch, items)"
+    elif not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
+        expected = "`y_true` and `y_pred` should have the same number of lists"
+    if expected is not None:
+        received = f"ids of shape {shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+        raise ValueError(f"{expected}. Received: {received}")
     weights = weights_of_lists(sample_weight, ids)
+    # One of lists, or of their items.
+    layer_mask = layer_mask_of(y_pred, given.shape[:1], given.shape[:2])
     batch = RawBatch(ids, scores, mask, weights, labels, layer_mask)
     return Reading(batch, of_labels, are_lists=True)
 
 
-def check_told_apart(labels: Given | None, argument: str | None = None) -> None:
+def check_told_apart(
+    given: Given | None, argument: str | None = None, what: str = "labels"
+) -> None:
     """Raises for different labels of a list that tie as they are compared."""
-    tied = tied_labels(labels, argument)
+    tied = tied_labels(given, argument, what)
     if tied is not None:
         raise ValueError(tied)
 
@@ -184,15 +179,14 @@ def _check_told_apart_as_ranked(scores: Given, labels: Given | None = None) -> N
     Not at padding, as far as labels are seen. A backend without float64 ranks numbers
     as float32, as documented.
     """
-    if backend.widest("float64") == "float64":
-        numbers: Any = scores.numbers
-        its: Any = None if labels is None else labels.numbers
-        are_seen = isinstance(numbers, np.ndarray) and isinstance(its, np.ndarray)
-        if are_seen and its.shape == numbers.shape:
-            scores = scores._replace(numbers=np.where(its >= 0, numbers, 0))
-        tied = tied_labels(scores, what="scores")
-        if tied is not None:
-            raise ValueError(tied)
+    numbers: Any = scores.numbers
+    its: Any = None if labels is None else labels.numbers
+    if backend.widest("float64") != "float64":
+        return
+    are_seen = isinstance(numbers, np.ndarray) and isinstance(its, np.ndarray)
+    if are_seen and its.shape == numbers.shape:
+        scores = scores._replace(numbers=np.where(its >= 0, numbers, 0))
+    check_told_apart(scores, what="scores")
 
 
 def tied_labels(
@@ -212,13 +206,12 @@ def tied_labels(
         labels = seen(labels) if is_read and backend.is_concrete(labels) else None
     if labels is None or labels.dtype.kind not in "iuf":
         return None
-    is_float, whole = labels.dtype.kind == "f", 2 ** (np.finfo(dtype).nmant + 1)
-    if is_float and np.can_cast(labels.dtype, dtype):
-        return None
-    if (
-        not is_float
-        and -whole <= labels.min(initial=0) <= labels.max(initial=0) <= whole
-    ):
+    if labels.dtype.kind == "f":
+        are_held = np.can_cast(labels.dtype, dtype)
+    else:
+        whole = 2 ** (np.finfo(dtype).nmant + 1)
+        are_held = -whole <= labels.min(initial=0) <= labels.max(initial=0) <= whole
+    if are_held:
         return None
     in_order = np.sort(labels, axis=-1)
     compared, lower = in_order.astype(dtype), in_order[..., :-1]
@@ -230,8 +223,7 @@ def tied_labels(
     expected = f"hold {what} that {dtype} tells apart: subtract the same number from "
     expected += f"all {what} of a list"
     if dtype == "float32":
-        expected += ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has '
-        expected += "no float64 unless asked for"
+        expected += ', or call `jax.config.update("jax_enable_x64", True)`'
     received = f"different {what} in a list that {dtype} rounds to the same"
     return str(refused(argument or given.argument, expected, received))
 
@@ -241,7 +233,7 @@ def read_ids(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Given | None]:
     """Returns ids, and their labels and mask if there are any, of the same shape.
 
-    And the labels in the dtype that was given.
+    That of rows, also where there is one id for each. And the labels as given.
 
     Args:
         argument: the name of the argument.
@@ -256,6 +248,8 @@ def read_ids(
     for name, part in zip(("labels", "mask"), parts, strict=True):
         if part is not None:
             _require_same_shape(name, part, x, argument)
+    if len(x.shape) == 1:
+        x, *parts = (part if part is None else part[:, None] for part in (x, *parts))
     return x, *parts, labels
 
 
@@ -283,8 +277,7 @@ def _require_subtopics(labels: Tensor, scores: Tensor) -> None:
     """Raises unless labels have an axis of subtopics beside those of the scores."""
     *sizes, subtopics = shape_of(labels)
     if subtopics == 0 or not sizes_agree(sizes, shape_of(scores)):
-        expected = "have the shape of `y_pred`, and one more axis, of one subtopic or "
-        expected += "more: (batch, list_size, subtopics)"
+        expected = "have the shape (*y_pred.shape, subtopics), of one subtopic or more"
         received = f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
         raise refused("y_true", expected, received)
 
@@ -312,33 +305,13 @@ def weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
     """Converts weights of lists, of shape `()` or `(batch, 1)`."""
     if sample_weight is None:
         return None
-    weights, shape = _lists(look("sample_weight", sample_weight)), shape_of(ids)
-    expected = "be a number or have one weight per list, of shape (batch,) or (batch, "
-    expected += "1), where relevant items are given by their ids"
-    accepted = [(), (shape[0], 1)]
-    return _of_shape(weights, accepted, expected, f"ids of shape {shape}")
+    lists = shape_of(ids)[0]
+    return _weights(look("sample_weight", sample_weight), (lists,), (lists, 1))
 
 
-def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
-    """Checks that there is a weight for each item or each list."""
-    shape = shape_of(labels)
-    received = f"y_true.shape={shape}"
-    if len(shape) == 1:
-        expected = "be a number or have the same shape as `y_true`"
-        return _of_shape(weights, [(), shape], expected, received)
-    expected = "be a number, have one weight per list, of shape (batch,) or (batch, "
-    expected += "1), or have the same shape as `y_true`, (batch, list_size)"
-    return _of_shape(weights, [(), (shape[0], 1), shape], expected, received)
-
-
-def _of_shape(
-    weights: Tensor, accepted: list[tuple[Any, ...]], expected: str, received: str
-) -> Tensor:
+def _weights(given: Given, *accepted: tuple[int | None, ...]) -> Tensor:
     """Checks the shape of weights, of which those of a vector become a column."""
-    given = shape_of(weights)
-    if len(given) == 1 and len(accepted[-1]) == 2:
-        weights = weights[:, None]
-    if not any(sizes_agree(shape_of(weights), sizes) for sizes in accepted):
-        received = f"sample_weight.shape={given}, {received}"
-        raise refused("sample_weight", expected, received)
-    return weights
+    weights = _lists(given)
+    check_weights(shape_of(weights), *accepted)
+    is_column = len(weights.shape) == 1 and len(accepted[-1]) == 2
+    return weights[:, None] if is_column else weights

@@ -1,6 +1,6 @@
 """Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
-import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -8,10 +8,11 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, size_of, with_columns
-from keras_rank.arrays.buckets import enlarged, rounded_up
+from keras_rank.arrays.buckets import enlarged, rounded_up, with_last_repeated
 from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.given import refused
 from keras_rank.lists.ids import (
     NO_CANDIDATE,
     are_items,
@@ -19,12 +20,7 @@ from keras_rank.lists.ids import (
     check_items,
     check_no_matrix,
 )
-from keras_rank.lists.reading import (
-    RawBatch,
-    read_ids,
-    tied_labels,
-    weights_of_lists,
-)
+from keras_rank.lists.reading import RawBatch, read_ids, tied_labels, weights_of_lists
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,
@@ -45,33 +41,29 @@ def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
     lists, items = given.labels.shape[:2]
     if not sparse_labels:
         sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
-        return _with_shape(given, sizes)
-    if given.labels.shape == given.scores.shape:
-        # The check for labels of all items needs the original shape.
+        return _with_shape(given, (*sizes, *given.labels.shape[2:]))
+    width = rounded_up(items, 1)
+    if items in (0, width) or given.scores.shape[1] in (items, width):
+        # `check_no_matrix` asks for as many ids as items.
         return given
-    # Only targets, as an additional list would count.
-    return _with_shape(given, (lists, rounded_up(items, 1)))
+    # An id counts once in a list. Only targets, as an additional list would count.
+    ids, mask, grades = (
+        None if x is None else with_last_repeated(x, width)
+        for x in (given.labels, given.mask, given.grades)
+    )
+    return given._replace(labels=ids, mask=mask, grades=grades)
 
 
 def _with_shape(given: RawBatch, shape: tuple[int, ...]) -> RawBatch:
     """Pads tensors of the shape of the labels, or with one row per list."""
-    labels, lists = given.labels, given.labels.shape[0]
-    shape = (*shape, *labels.shape[2:])
+    labels = given.labels
     if str(labels.dtype).startswith(("bool", "uint")):
         # Which have no -1, that says where there is padding.
         labels = cast_finite(labels, "float32")
-
-    def padded(x: Tensor, fill: float) -> Tensor:
-        if tuple(x.shape)[:1] != (lists,):
-            return x
-        sizes = [
-            new if size == old else size
-            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=False)
-        ]
-        return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
-
-    others = (None if x is None else padded(x, 0) for x in given[1:])
-    return RawBatch(padded(labels, -1), *others)
+    parts = zip((labels, *given[1:]), (-1, 0, 0, 0, 0, 0), strict=True)
+    return RawBatch(
+        *[None if x is None else enlarged(x, labels.shape, shape, y) for x, y in parts]
+    )
 
 
 class Kind(NamedTuple):
@@ -106,7 +98,9 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
     labels, scores = as_tensor(given.labels), as_tensor(given.scores)
-    mask, weights = given.mask, given.weights
+    masks, weights = [given.mask, given.layer_mask], given.weights
+    masks = [ops.cast(as_tensor(x), "bool") for x in masks if x is not None]
+    mask = functools.reduce(ops.logical_and, masks) if masks else None
     wide = wide_or_none(labels, dtype)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     subtopics = None
@@ -119,11 +113,6 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         # Not every maximum is NaN if an entry is.
         sums = ops.sum(subtopics, axis=1)
         labels, wide = backend.where(ops.isnan(sums), -1.0, highest(subtopics)), None
-    if mask is not None:
-        mask = ops.cast(as_tensor(mask), "bool")
-    if given.layer_mask is not None:
-        of_layers = ops.cast(as_tensor(given.layer_mask), "bool")
-        mask = of_layers if mask is None else ops.logical_and(mask, of_layers)
     if weights is not None:
         weights = cast_finite(as_tensor(weights), dtype)
         weights = ops.broadcast_to(weights, ops.shape(labels))
@@ -153,42 +142,19 @@ def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
         `SparseLists`. An id that is given twice in a list counts once.
     """
     ids, scores, mask, weights, labels, layer_mask = map(as_tensor, given)
-    ids, labels = _of_lists(*_targets(ids, labels, mask))
-    if labels is None:
-        check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
-    items = size_of(scores, 1)
-    check_items("y_true", ids, items)
-    are_in_catalogue = are_items(ids, items)
-    lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
+    items, is_item = size_of(scores, 1), None
     if scores.shape[1] == 0:
         # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-    scores, is_item = ranked_as(scores), None
+    scores = ranked_as(scores)
     if layer_mask is not None:
         of_rows = len(layer_mask.shape) == 1
         is_item = ops.cast(layer_mask[:, None] if of_rows else layer_mask, "bool")
         is_item = ops.broadcast_to(is_item, ops.shape(scores))
-        lists = _without_padding(lists, is_item)
         scores = backend.where(is_item, scores, -np.inf)
+    kind, of_targets = ("y_true", items, dtype), (ids, labels, mask, weights)
+    lists = _target_lists(kind, *of_targets, is_item=is_item)
     return SparseLists(**vars(lists), scores=scores, is_item=is_item, k=k)
-
-
-def _without_padding(lists: TargetLists, is_item: Tensor) -> TargetLists:
-    """Lists whose targets are no padding, and which have an item."""
-    is_known = backend.where(lists.can_be_found, backend.take(is_item, lists.ids), True)
-    mask = ops.logical_and(lists.mask, is_known)
-    labels, wide = (
-        None if x is None else backend.where(mask, x, 0.0)
-        for x in (lists.labels, lists.wide_labels)
-    )
-    return dataclasses.replace(
-        lists,
-        mask=mask,
-        labels=labels,
-        wide_labels=wide,
-        can_be_found=ops.logical_and(lists.can_be_found, is_known),
-        has_items=ops.logical_and(lists.has_items, ops.any(is_item, axis=1)),
-    )
 
 
 def standardize_targets(
@@ -210,30 +176,12 @@ def standardize_targets(
         twice in a list counts once.
     """
     ids, labels, mask, of_labels = read_ids("targets", targets, items)
-    if len(ids.shape) not in (1, 2):
-        raise ValueError(
-            "`targets` should have the shape (batch,) or (batch, targets). Received: "
-            f"targets.shape={shape_of(ids)}"
-        )
-    weights = weights_of_lists(sample_weight, ids)
-    given = ids, labels, mask, weights
-    return backend.enter(_targets_of, (items, dtype), *given), tied_labels(of_labels)
-
-
-def _targets_of(
-    catalogue: tuple[int, str],
-    ids: Tensor,
-    labels: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
-) -> TargetLists:
-    items, dtype = catalogue
-    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
-    ids, labels = _of_lists(*_targets(ids, labels, mask))
-    if labels is None:
-        check_no_matrix("targets", ids, items, are_relevant=True)
-    check_items("targets", ids, items)
-    return _target_lists(ids, labels, are_items(ids, items), items, weights, dtype)
+    if len(ids.shape) != 2:
+        expected = "have the shape (batch,) or (batch, targets)"
+        raise refused("targets", expected, f"targets.shape={shape_of(ids)}")
+    given = ids, labels, mask, weights_of_lists(sample_weight, ids)
+    kind = "targets", items, dtype
+    return backend.enter(_target_lists, kind, *given), tied_labels(of_labels)
 
 
 def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
@@ -267,24 +215,30 @@ def _targets(
     return backend.where(is_target, ids, -1), labels
 
 
-def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Ids and labels of shape `(batch, targets)`, of one target or more."""
-    if len(ids.shape) == 1:
-        ids, labels = (None if x is None else x[:, None] for x in (ids, labels))
+def _checked_targets(
+    argument: str, items: Tensor | int, ids: Tensor, labels: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The same, of one target or more. Raises unless they are ids of items."""
     if ids.shape[1] == 0:
-        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
-        labels = None
+        ids, labels = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
+    if labels is None:
+        check_no_matrix(argument, ids, items)
+    check_items(argument, ids, items)
     return ids, labels
 
 
 def _target_lists(
-    ids: Tensor,
-    labels: Tensor | None,
-    are_in_catalogue: Tensor,
-    items: Tensor | int,
-    weights: Tensor | None,
-    dtype: str,
+    kind: tuple[str, Tensor | int, str],
+    *of_targets: Tensor | None,
+    is_item: Tensor | None = None,
 ) -> TargetLists:
+    """Lists of targets, given their ids, labels, mask and weights.
+
+    And first the name of the argument, the number of items, and the dtype.
+    """
+    argument, items, dtype = kind
+    ids, labels, mask, weights = map(as_tensor, of_targets)
+    ids, labels = _checked_targets(argument, items, *_targets(ids, labels, mask))
     is_target = ids >= 0 if labels is None else ids != -1
     has_catalogue = True
     # A branch: torch.compile can't make a tensor of a condition on an unknown size.
@@ -303,10 +257,19 @@ def _target_lists(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = backend.minimum(weights, LARGEST_WEIGHT)
         weights = backend.where(is_weighed, weights, 0.0)
-    can_be_found = ops.logical_and(is_target, are_in_catalogue)
-    grades, wide = ops.cast(is_target, dtype), None
+    can_be_found = ops.logical_and(is_target, are_items(ids, items))
     if labels is not None:
         can_be_found = ops.logical_and(can_be_found, ids >= 0)
+    # Only now, as a large id might change.
+    ids = ops.cast(backend.where(can_be_found, ids, 0), "int32")
+    if is_item is not None:
+        # A target may be padding, and then is none.
+        is_known = backend.where(can_be_found, backend.take(is_item, ids), True)
+        is_target = ops.logical_and(is_target, is_known)
+        can_be_found = ops.logical_and(can_be_found, is_known)
+        has_items = ops.logical_and(has_items, ops.any(is_item, axis=1))
+    grades, wide = ops.cast(is_target, dtype), None
+    if labels is not None:
         wide = wide_or_none(labels, dtype)
         if wide is not None:
             wide = backend.where(is_target, within_limits(wide), 0.0)
@@ -317,8 +280,7 @@ def _target_lists(
         wide_labels=wide,
         mask=is_target,
         list_weights=weights,
-        # Only now, as a large id might change.
-        ids=ops.cast(backend.where(can_be_found, ids, 0), "int32"),
+        ids=ids,
         can_be_found=can_be_found,
         has_items=has_items,
         # Without targets, one that was not retrieved avoids an axis of size 0.

@@ -94,9 +94,9 @@ class TargetLists(Lists):
 
     def part(self, start: int, stop: int) -> "TargetLists":
         """Returns some of the lists."""
-        whole = {name: getattr(self, name) for name in _OF_EACH_LIST}
-        part = {name: x if x is None else x[start:stop] for name, x in whole.items()}
-        return dataclasses.replace(self, **part)
+        fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
+        parts = {k: x[start:stop] for k, x in fields.items() if hasattr(x, "shape")}
+        return dataclasses.replace(self, **parts)
 
     @backend.cached_property
     def weights(self) -> Tensor | None:
@@ -121,12 +121,6 @@ class TargetLists(Lists):
     def sizes(self) -> Tensor:
         ones = ops.ones_like(self.labels[:, 0])
         return backend.constant(self.items, ones) * ones
-
-
-_OF_EACH_LIST = (
-    *("labels", "wide_labels", "mask", "list_weights", "ids"),
-    *("can_be_found", "has_items"),
-)
 
 
 @backend.register_tree

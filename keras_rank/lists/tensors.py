@@ -17,9 +17,8 @@ def as_tensor(x: Tensor) -> Tensor:
     """An array as a tensor of the same precision; a tensor or `None` unchanged."""
     if x is None or ops.is_tensor(x):
         return x
-    return (
-        backend.to_tensor(x) if isinstance(x, np.ndarray) else ops.convert_to_tensor(x)
-    )
+    is_array = isinstance(x, np.ndarray)
+    return backend.to_tensor(x) if is_array else ops.convert_to_tensor(x)
 
 
 def within_backend(array: Array) -> Array:

@@ -13,7 +13,7 @@ from keras_rank.arrays.arithmetic import (
     size_of,
 )
 from keras_rank.arrays.limits import as_ranked
-from keras_rank.arrays.ordering import Keys, Order, best_first, highest_first
+from keras_rank.arrays.ordering import Keys, best_first, highest_first
 from keras_rank.arrays.selection import at_most_size, is_all
 from keras_rank.arrays.tie_groups import tie_groups
 from keras_rank.backends import Tensor, backend
@@ -70,14 +70,12 @@ def rank_dense(
     ranks = counted(1, depth, lists.dtype, like=scores)
     groups = keys = None
     if ties == "average":
-        by_rank, positions, none = highest_first(scores, depth)
-        order = Order.of_highest(positions, scores)
+        by_rank, order, none = highest_first(scores, depth)
         groups = tie_groups(scores, by_rank, none, lists.dtype)
     else:
         if ties == "shuffle":
             keys = _random_keys(lists.mask, key, first_list, lists.has_items)
-        by_rank, positions, _ = best_first(scores, depth, keys)
-        order = Order.of_best(positions, scores, keys)
+        by_rank, order, _ = best_first(scores, depth, keys)
     return DenseRanking(
         order=order,
         occupied=order.occupied(by_rank, ranks, lambda: lists.retrieved),

@@ -12,6 +12,7 @@ from keras_rank.arrays.limits import within_limits
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
+from keras_rank.lists.given import refused
 from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.ranking.ranking import Ranking
@@ -76,9 +77,6 @@ class JudgedLists:
     @backend.cached_property
     def relevance(self) -> Tensor:
         """The relevance of the items, 0 where there is none."""
-        return self._of_all()
-
-    def _of_all(self) -> Tensor:
         relevance = self._worth(self.lists.labels)
         return backend.where(self.lists.mask, relevance, 0.0)
 
@@ -90,11 +88,10 @@ class JudgedLists:
         get than to read.
         """
         if self._by_label is None:
-            raise ValueError(
-                "`relevance` should be left as it is for formulas of subtopics, which "
-                "need one for each: use `relevance_threshold`, or labels of 0 and 1. "
-                f"Received: one of the shape {shape_of(self.relevance)}"
-            )
+            expected = "be left as it is for formulas of subtopics, which need one for "
+            expected += "each: use `relevance_threshold`, or labels of 0 and 1"
+            received = f"one of the shape {shape_of(self.relevance)}"
+            raise refused("relevance", expected, received)
         labels = self.lists.subtopic_labels
         relevant = self._by_label.function(labels, None, *self._by_label.arguments)
         if not self._by_label.zero_at_zero:
@@ -153,7 +150,7 @@ class JudgedLists:
         relevance = self._worth(labels)
         if not self._by_label.zero_at_zero:
             relevance = backend.where(ranking.occupied, relevance, 0.0)
-        return ranking.averaged(relevance, self._of_all)
+        return ranking.averaged(relevance, lambda: self.relevance)
 
     def hits(self, ranking: Ranking) -> Tensor:
         """The number of relevant items up to the cutoff, of shape `(batch,)`."""
@@ -221,10 +218,8 @@ def _require_worthless_others(relevance: Relevance, dtype: str) -> None:
     if relevance.is_binary:
         # A number, so the answer is known in a graph too.
         if relevance.function(0.0, None, *relevance.arguments):
-            raise ValueError(
-                f"`relevance_threshold` should be above 0 {others}. Received: "
-                f"relevance_threshold={relevance.arguments[0]}"
-            )
+            received = f"relevance_threshold={relevance.arguments[0]}"
+            raise refused("relevance_threshold", f"be above 0 {others}", received)
         return
     worth = relevance.function(ops.zeros((1, 1), dtype), None, *relevance.arguments)
     backend.require(

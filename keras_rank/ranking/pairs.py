@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import as_number, size_of
 from keras_rank.arrays.counting import counts_in_order
-from keras_rank.arrays.sorting import in_order_of, inversions
+from keras_rank.arrays.sorting import inversions
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.targets import TargetLists
 
@@ -36,7 +36,7 @@ def pairs_of_items(
     best_first = backend.where(mask, -labels, math.inf)
     return [
         _pairs_in_order(labels, weights, dtype, *keys)
-        for keys in ((lower_first, scores), (higher_first, scores), (best_first,))
+        for keys in ((-scores, lower_first), (-scores, higher_first), (best_first,))
     ]
 
 
@@ -45,11 +45,9 @@ def _pairs_in_order(
 ) -> Tensor:
     """The weight of the pairs whose higher label comes first in the order of keys."""
     if weights is not None:
-        key, *before = keys
         # Finally by weight, which fixes the order of sums, as sorts may not be stable.
-        order = (*(-other for other in before), key, weights)
-        weights = backend.sort_by(weights, *order)
-    return inversions(in_order_of(labels, *keys), dtype, weights)
+        weights = backend.sort_by(weights, *keys, weights)
+    return inversions(backend.sort_by(labels, *keys), dtype, weights)
 
 
 def pairs_of_targets(lists: TargetLists, labels: Tensor) -> list[Tensor]:

@@ -1,40 +1,18 @@
 """Orders lists with labels for all items, or for targets only."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.given import refused
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_targets
+from keras_rank.ranking.tie_breaking import OrderSpec as OrderSpec
 from keras_rank.ranking.tie_breaking import Ties
-
-
-class OrderSpec(NamedTuple):
-    """Of what lists a ranking is, how it orders ties, and how many ranks it has.
-
-    Attributes:
-        of_targets: whether it ranks the relevant items only.
-        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
-            `"average"` (not at all: see `Ranking.take`).
-        k: the number of ranks, or `None` for all.
-    """
-
-    of_targets: bool
-    ties: Ties
-    k: int | None
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the number of listed ranks depends on values, so that no program can.
-
-        So it does for targets with averaged ties and no cutoff, as all ranks could be
-        too many.
-        """
-        return self.of_targets and self.ties == "average" and self.k is None
 
 
 def rank_by_scores(
@@ -52,9 +30,7 @@ def rank_by_scores(
         first_list: the number of lists seen before, which also keys the shuffle.
     """
     if isinstance(lists, SparseLists):
-        return rank_targets(
-            lists, order.k, order.ties, key, first_list, by_steps=order.by_steps
-        )
+        return rank_targets(order, lists, key, first_list)
     assert isinstance(lists, DenseLists)
     return rank_dense(lists, order.k, order.ties, key, first_list)
 
@@ -78,10 +54,8 @@ class RankedLists:
     tied_labels: str | None
 
     def __repr__(self) -> str:
-        return (
-            f"<RankedLists of {self.lists.has_items.shape[0]} lists, k={self.k}, "
-            f"ties={self.ties!r}>"
-        )
+        lists = self.lists.has_items.shape[0]
+        return f"<RankedLists of {lists} lists, k={self.k}, ties={self.ties!r}>"
 
     def fresh(self) -> tuple[Lists, Ranking]:
         """The same, of one call: what is computed from them is not kept.
@@ -102,10 +76,8 @@ class RankedLists:
     def check_subtopics(self, name: str, takes_subtopics: bool) -> None:
         """Raises for labels of subtopics, unless they are taken."""
         if self.lists.given_subtopics is not None and not takes_subtopics:
-            raise ValueError(
-                f"`{name}` should get one label for each item. Received: ranked lists "
-                "with labels of subtopics"
-            )
+            received = "ranked lists with labels of subtopics"
+            raise refused(name, "get one label for each item", received)
 
     def check_compared(self, compares_labels: bool) -> None:
         """Raises for labels that were rounded to the same, if they are compared."""
@@ -116,7 +88,5 @@ class RankedLists:
         """Raises for a cutoff that is larger than that of the ranking."""
         if self.k is not None and (k is None or k > self.k):
             which = ", which is all ranks: rank without a `k`" * (k is None)
-            raise ValueError(
-                f"`k` should be at most the `k` of the ranked lists, {self.k}. "
-                f"Received: k={k}{which}"
-            )
+            expected = f"be at most the `k` of the ranked lists, {self.k}"
+            raise refused("k", expected, f"k={k}{which}")

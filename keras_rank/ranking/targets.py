@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -12,26 +11,21 @@ from keras_rank.arrays.arithmetic import (
     as_number,
     counted,
     running_count,
-    running_total,
     seen_maximum,
     shifted,
     size_of,
     through_batch,
 )
-from keras_rank.arrays.counting import (
-    counts_in_order,
-    number_at_most,
-    place_among_tied,
-)
+from keras_rank.arrays.counting import counts_in_order, number_at_most, place_among_tied
 from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
-from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
+from keras_rank.lists.given import refused
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.pairs import pairs_of_targets
 from keras_rank.ranking.ranking import Ranking, TiedItems
-from keras_rank.ranking.tie_breaking import Ties, item_keys, list_keys
+from keras_rank.ranking.tie_breaking import OrderSpec, Ties, item_keys, list_keys
 
 
 @backend.register_tree
@@ -83,11 +77,9 @@ class TargetRanking(Ranking):
     def pairs(self, lists: Lists, labels: Tensor) -> list[Tensor]:
         assert isinstance(lists, TargetLists)
         if isinstance(self.cutoff, int) and self.cutoff < lists.items:
-            raise ValueError(
-                "`k` should be None for the pairs of lists that hold only the relevant "
-                "items, not how many others tie below the cutoff. "
-                f"Received: k={self.cutoff}"
-            )
+            expected = "be None for the pairs of lists that hold only the relevant "
+            expected += "items, not how many others tie below the cutoff"
+            raise refused("k", expected, f"k={self.cutoff}")
         return pairs_of_targets(lists, labels)
 
 
@@ -138,22 +130,12 @@ class SpanRanking(TargetRanking):
 
 
 def rank_targets(
-    lists: SparseLists,
-    k: int | None,
-    ties: Ties,
-    key: Tensor | int,
-    first_list: Tensor | int,
-    *,
-    by_steps: bool = False,
+    order: OrderSpec, lists: SparseLists, key: Tensor | int, first_list: Tensor | int
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above."""
-    call = backend.enter if by_steps else _call
-    counts = call(_counts, (k, ties), lists, key, first_list)
-    return rank_counted(lists, k, ties, *counts, by_steps=by_steps)
-
-
-def _call(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
-    return function(depends, *tensors)
+    k_and_ties = order.k, order.ties
+    counts = order.step(_counts, k_and_ties, lists, key, first_list)
+    return rank_counted(order, lists, *counts)
 
 
 def _counts(
@@ -193,45 +175,34 @@ def _counts(
 
 
 def rank_counted(
-    lists: TargetLists,
-    k: int | None,
-    ties: Ties,
-    retrieved: Tensor,
-    above: Tensor,
-    tied: Tensor,
-    *,
-    by_steps: bool = False,
+    order: OrderSpec, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> Ranking:
     """Ranks targets by the number of items above them.
 
     Args:
+        order: how tied items are ordered, and the number of ranks.
         lists: the targets.
-        k: the number of ranks, or `None` for all.
-        ties: how tied items are ordered.
         retrieved: boolean tensor of shape `(batch, targets)`. The targets that may
             have a rank.
         above: tensor of the same shape. The number of items with a higher score.
         tied: tensor of the same shape. The place of the target among the items with
             the same score; the number of these if ties are averaged.
-        by_steps: whether this is no part of a program, so that values of one step
-            determine the sizes of the next: all ranks could be too many.
     """
-    if ties == "average":
-        call = backend.enter if by_steps else _call
-        spans = call(_spans, k, lists, retrieved, above, tied)
-        depth = seen_maximum(spans.ends, _cutoff(lists, k))
-        return call(_listed, (k, depth), lists, spans)
-    cutoff = _cutoff(lists, k)
+    k, cutoff = order.k, _cutoff(lists, order.k)
+    if order.ties == "average":
+        spans = order.step(_spans, k, lists, retrieved, above, tied)
+        depth = seen_maximum(spans.ends, cutoff)
+        return order.step(_listed, (k, depth), lists, spans)
     limit = as_number(cutoff, lists.dtype)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = backend.where(found, ranks, limit + 1.0)
-    order = None
+    in_order = None
     if lists.labels.shape[1] != 1:
-        order = backend.argsort(ranks)
-        found, ranks = backend.take(found, order), backend.take(ranks, order)
+        in_order = Order(backend.argsort(ranks))
+        found, ranks = in_order.of(found), in_order.of(ranks)
     return TargetRanking(
-        order=None if order is None else Order(order),
+        order=in_order,
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,
@@ -276,7 +247,7 @@ def _spans(
         number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
         group = ops.reshape(through_batch(number, size_of(above, 1)), (-1,))
     ranks_in_group = backend.where(is_first, backend.minimum(sizes, limit - above), 0.0)
-    ends = running_total(ranks_in_group)
+    ends = backend.running_total(ranks_in_group)
     return _Spans(targets, group, above, sizes, ranks_in_group, ends)
 
 
@@ -317,21 +288,15 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     Of the ideal order, in which targets that are no items count: there may be more of
     these than items.
     """
-    items, targets = lists.items, lists.labels.shape[1]
+    items, targets = lists.items, size_of(lists.labels, 1)
     if isinstance(items, int) and k is not None and k <= items:
         return k
-    if isinstance(items, int) and targets is not None:
-        most = max(items, targets)
-    else:
-        most = ops.maximum(items, size_of(lists.labels, 1))
+    are_known = isinstance(items, int) and isinstance(targets, int)
+    most = max(items, targets) if are_known else ops.maximum(items, targets)
     return most if k is None else at_most_size(k, most)
 
 
 def _ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
     """The ranks of the targets in the ideal order."""
-    targets = lists.labels.shape[1]
-    if isinstance(cutoff, int) and targets is not None:
-        last = min(cutoff, targets)
-    else:
-        last = ops.minimum(cutoff, size_of(lists.labels, 1))
+    last = at_most_size(cutoff, size_of(lists.labels, 1))
     return counted(1, last, lists.dtype, like=lists.labels)

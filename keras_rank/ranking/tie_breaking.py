@@ -1,13 +1,47 @@
-"""Which tied item goes first: the earlier one, or one drawn by a hash."""
+"""How lists are ordered, and which tied item goes first: the earlier, or by a hash."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 from keras import ops
 
 from keras_rank.arrays.hashing import hashed
 from keras_rank.backends import Tensor, backend
+from keras_rank.backends.generic import Result
 
 Ties = Literal["shuffle", "stable", "average"]
+
+
+class OrderSpec(NamedTuple):
+    """Of what lists a ranking is, how it orders ties, and how many ranks it has.
+
+    Attributes:
+        of_targets: whether it ranks the relevant items only.
+        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
+            `"average"` (not at all: see `Ranking.take`).
+        k: the number of ranks, or `None` for all.
+    """
+
+    of_targets: bool
+    ties: Ties
+    k: int | None
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the number of listed ranks depends on values, so that no program can.
+
+        So it does for targets with averaged ties and no cutoff, as all ranks could be
+        too many.
+        """
+        return self.of_targets and self.ties == "average" and self.k is None
+
+    def step(
+        self, function: Callable[..., Result], depends: Any, *tensors: Any
+    ) -> Result:
+        """Returns what one of these steps computes: each is a program of its own."""
+        if self.by_steps:
+            return backend.enter(function, depends, *tensors)
+        return function(depends, *tensors)
 
 
 def list_keys(key: Tensor | int, first_list: Tensor | int, has_items: Tensor) -> Tensor:

@@ -63,9 +63,7 @@ WRONG_VALUES = [
 ]
 SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
 SHAPES += [(2, 2, 2, 1)]
-WEIGHTS_FIT = "`sample_weight` should be a number, have one weight per list, of shape "
-WEIGHTS_FIT += "(batch,) or (batch, 1), or have the same shape as `y_true`, (batch, "
-WEIGHTS_FIT += "list_size). "
+WEIGHTS_FIT = "`sample_weight` should be a number or have the shape "
 SAME_SHAPE = "should have the same shape as `y_true`, a row for each list with a "
 SAME_SHAPE += "number for each item. "
 SINGLE_SCORES = "Scores of shape (n, 1) are n lists of one item: make lists of single "
@@ -80,10 +78,7 @@ OF_LISTS = "`y_true` should have the shape (list_size,) or (batch, list_size). "
 OF_IDS = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
 SAME_NUMBER = "`y_true` and `y_pred` should have the same number of lists. "
 AS_MANY = "`y_pred` should have as many items as `y_true` in every list. Received: "
-ONE_PER_LIST = "`sample_weight` should be a number or have one weight per list, of "
-ONE_PER_LIST += "shape (batch,) or (batch, 1), where relevant items are given by their "
-ONE_PER_LIST += "ids. "
-ONE_HOT = "the ids of the relevant items with `sparse_lab"
+ONE_HOT = "ids of items. Of a matrix with a column for each item, "
 TOO_LARGE = "ids below the number of items, 4. Received: "
 NEEDS_IDS = "Ids of the relevant items need `sparse_labels=True`. "
 NO_NUMBERS = "`y_true` should hold real numbers. Received: y_true of "
@@ -114,10 +109,10 @@ def update_errors():
         yield dense, {part: np.ones(shape)}, message
     # A number, one per list and one per item would fit.
     for shape in [x for x in SHAPES if x not in ((), (2,), (2, 1))]:
-        received = f"Received: sample_weight.shape={shape}, "
+        received = f"Received: sample_weight.shape={shape}"
         weights = {"weights": np.ones(shape)}
-        yield dense, weights, f"{WEIGHTS_FIT}{received}y_true.shape=(2, 4)"
-        yield sparse, weights, f"{ONE_PER_LIST}{received}ids of shape (2, 2)"
+        yield dense, weights, f"{WEIGHTS_FIT}(2,) or (2, 1) or (2, 4). {received}"
+        yield sparse, weights, f"{WEIGHTS_FIT}(2,) or (2, 1). {received}"
     of_mask = [(2,), (2, 1), (1, 2), (2, 3, 1), (0,)]
     for kind, part, message, shapes in [
         (dense, "labels", OF_LISTS, [(), (1, 1, 2, 4)]),
@@ -129,8 +124,7 @@ def update_errors():
     ]:
         for shape in shapes:
             yield kind, {part: np.ones(shape)}, message
-    message = "`sample_weight` should be a number or have the same shape as `y_true`. "
-    message += "Received: sample_weight.shape=(1,), y_true.shape=(4,)"
+    message = f"{WEIGHTS_FIT}(4,). Received: sample_weight.shape=(1,)"
     yield dense, {"labels": LABELS[0], "scores": SCORES[0], "weights": [1.0]}, message
     for labels, scores, message in [
         (None, SCORES, f"{NO_NUMBERS}type NoneType$"),

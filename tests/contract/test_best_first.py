@@ -7,7 +7,7 @@ from keras import ops
 from test_ways import IS_COMPILED, WAYS_HERE, Way
 
 from keras_rank.arrays.limits import as_ranked
-from keras_rank.arrays.ordering import Order, best_first, highest_first
+from keras_rank.arrays.ordering import best_first, highest_first
 from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
@@ -68,19 +68,18 @@ def by_best_first(count, *, has_keys):
             return keys if positions is None else backend.take(keys, positions)
 
         by = of if has_keys else None
-        by_rank, positions, none = best_first(scores, count, by)
-        highest, places, none_of_any = highest_first(scores, count)
-        at_places = backend.take(as_ranked(scores), places)
+        by_rank, order, none = best_first(scores, count, by)
+        highest, in_any, none_of_any = highest_first(scores, count)
+        at_places = backend.take(as_ranked(scores), in_any.positions)
         are_same = ops.logical_and(highest == by_rank, at_places == by_rank)
         # The positions, and what is at them: the entries, numbered from 0.
         number = ops.broadcast_to(
             ops.arange(ops.shape(scores)[1], dtype="float32"), ops.shape(scores)
         )
-        order = Order.of_best(positions, scores, by)
         none = [ops.convert_to_tensor(x) for x in (none, none_of_any)]
         none = ops.broadcast_to(ops.stack(none), (ROWS, 2))
         are_same = ops.cast(are_same, "float32")
-        parts = (by_rank, positions, order.of(number), are_same, none)
+        parts = (by_rank, order.positions, order.of(number), are_same, none)
         parts = [ops.cast(x, "float32") for x in parts]
         return ops.concatenate(parts, axis=1)
 
@@ -126,8 +125,8 @@ def test_no_rows_or_nothing_retrieved(rows):
     for size in (1, 5, 600):
         scores = ops.full((rows, size), -np.inf, dtype="float32")
         for function in (best_first, highest_first):
-            by_rank, positions, none = function(scores, min(3, size))
-            shapes = {tuple(by_rank.shape), tuple(positions.shape)}
+            by_rank, order, none = function(scores, min(3, size))
+            shapes = {tuple(by_rank.shape), tuple(order.positions.shape)}
             assert shapes == {(rows, min(3, size))}
             assert bool(none)
 
@@ -136,5 +135,5 @@ def test_float64_scores_that_float32_does_not_tell_apart():
     if backend.widest("float64") != "float64":
         pytest.skip("JAX has no float64 unless enabled")
     scores = np.array([[1.0, 1.0 + 1e-12, 1.0 - 1e-12, 1.0]])
-    positions = best_first(ops.convert_to_tensor(scores, "float64"), 4)[1]
-    assert ops.convert_to_numpy(positions).tolist() == [[1, 0, 3, 2]]
+    order = best_first(ops.convert_to_tensor(scores, "float64"), 4)[1]
+    assert ops.convert_to_numpy(order.positions).tolist() == [[1, 0, 3, 2]]

@@ -443,7 +443,7 @@ NOT_COUNTED = "`denominator` should be"
 NO_PAIRS = "`k` should be None for the pairs of lists that hold only the relevant"
 WIDTHS = "`queries` and `candidates` should have the same number of features"
 MODEL = "or a function such as `lambda: model.predict(items)`. Received: candidates=<"
-ONE_HOT = "For a label for each item, such as a one-hot matrix, give the ids"
+ONE_HOT = "`targets` should hold ids of items. Of a matrix with a column for each"
 ERRORS = [
     (lambda: rank([0]), "1 rows of targets for 2 queries"),
     (lambda: rank(queries=Q[0]), "`queries` should have the shape"),

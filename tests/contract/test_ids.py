@@ -163,8 +163,7 @@ TAKES_IDS = takers_of_ids(3, 4)
 # The last one has a row without repetitions.
 DENSE = [HISTORY, HISTORY.tolist(), HISTORY.astype("float32"), HISTORY * 0.5, GRADES]
 DENSE += [np.array([[0, 1, 2, 3], [0, 1, 0, 0], [3, 2, 1, 0]])]
-# Those of other numbers of items, as with a column for padding. As `y_true`, they may
-# have been padded before they are looked at.
+# Those of other numbers of items, as with a column for padding.
 OTHERS = [np.eye(3, columns, 1, "int32") for columns in (3, 5)]
 BOOLEANS = [HISTORY > 0, (HISTORY > 0).tolist(), [[True], [True, False], [False]]]
 
@@ -172,7 +171,7 @@ BOOLEANS = [HISTORY > 0, (HISTORY > 0).tolist(), [[True], [True, False], [False]
 @pytest.mark.parametrize("name", TAKES_IDS)
 def test_a_dense_matrix_is_not_read_as_ids(name):
     argument = name.split()[0]
-    for matrix in [*DENSE, *OTHERS * (argument != "y_true")]:
+    for matrix in [*DENSE, *OTHERS]:
         message = rf"(?s)`{argument}` should hold.* ids.*each item.*some of them twice"
         with pytest.raises(ValueError, match=message):
             TAKES_IDS[name](matrix)
@@ -212,6 +211,15 @@ def test_as_many_ids_as_items_are_ids():
     ):
         _, found = catalogue.top_k(QUERIES, CANDIDATES, 1, exclude=ids)
         assert array(found)[:, 0].tolist() == left
+
+
+@pytest.mark.parametrize("ids", [[3, 3, 1], [0, 1, -1], [3, 1, 0, 1, 3]], ids=str)
+def test_other_numbers_of_ids_than_items_are_ids(ids):
+    """Also where these are rounded up, as to that of the items, and any given twice."""
+    dense = np.isin(np.arange(4), ids).astype("float32")
+    expected = functional.average_precision(dense, SCORES[0], k=2)
+    found = functional.average_precision([ids] * 3, SCORES, k=2, sparse_labels=True)
+    assert_close(found, np.repeat(array(expected), 3))
 
 
 @pytest.mark.optimized

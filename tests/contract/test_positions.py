@@ -186,7 +186,7 @@ def test_what_is_not_understood_is_an_error(ids, scores):
     for *given, message in (
         (ids[:, :3], scores, "`y_pred` should have the shape .batch, time, items"),
         (ids[0], scores, r"Received: y_true.shape=\(4,\), y_pred.shape=\(5, 4, 7"),
-        (np.eye(ITEMS)[ids], scores, "`y_true` should hold the ids of the relevant"),
+        (np.eye(ITEMS)[ids], scores, "`y_true` should hold ids of items. Of a matr"),
         (np.ones((5, 4, 2)), scores, "with floats, which may be two ids, or an"),
         ({"id": ids}, scores, '`y_true` should be ids, or a dict with the keys "'),
         ({"ids": ids, "labels": ids[:2]}, scores, r"labels.shape=\(2, 4\), y_pred"),
@@ -194,7 +194,7 @@ def test_what_is_not_understood_is_an_error(ids, scores):
         ([[True], [False, True]], scores[:2], "of dtype bool"),
         ([{1, 2}, {0}], scores[:2], "of dtype object, of sets: pass lists"),
         (matrix, scores, "a sparse matrix, which has rows"),
-        (ids, scores, np.ones(4), "`sample_weight` should be a number, or have the sh"),
+        (ids, scores, np.ones(4), "`sample_weight` should be a number or have the sh"),
         (*uneven, "as many items"),
         (*shorter, "as many items as `y_pr"),
     ):

@@ -146,11 +146,11 @@ NEEDS_ALL += "items. Received: sparse_labels=True"
 @pytest.mark.parametrize(
     ("call", "given", "message"),
     [
-        (functional.recall, ([0, 1], [[1, 2]]), "y_true.shape=(2, 1), y_pred.shape=(1"),
+        (functional.recall, ([0, 1], [[1, 2]]), "ids of shape (2, 1), y_pred.shape=(1"),
         (
             functional.recall,
             ([0], [1, 2]),
-            f"{SHAPES}y_true.shape=(1,), y_pred.shape=(",
+            f"{SHAPES}ids of shape (1, 1), y_pred.shape=(",
         ),
         (functional.bpref, ([0], [[0.1, 0.2]]), NEEDS_ALL),
         (functional.fall_out, ([0], [[0.1, 0.2]]), NEEDS_ALL),
