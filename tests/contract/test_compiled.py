@@ -8,6 +8,7 @@ import compiled
 import keras
 import numpy as np
 import pytest
+from arrays import array, assert_close
 from keras import ops
 from registry import CASES_HERE, with_cutoff
 from strategies import LIST_SIZE
@@ -16,8 +17,9 @@ from test_ways import LEVELS, LISTS, dense_batch
 from keras_rank import functional
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
-jax_only = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="a transformation of JAX"
+jax_only = pytest.mark.skipif(compiled.BACKEND != "jax", reason="a test of JAX")
+tensorflow_only = pytest.mark.skipif(
+    compiled.BACKEND != "tensorflow", reason="a test of graphs"
 )
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
@@ -73,18 +75,11 @@ def test_one_trace_per_shape(way, make, rng):
         labels, scores, weights = (x[:lists] for x in dense_batch(rng, items, 4))
         labels = labels[:, :2] if make is sparse else labels
         update(labels, scores, weights[:, :1])
-        if way != "jax.jit":
-            eager.update_state(labels, scores, weights[:, :1])
+        eager.update_state(labels, scores, weights[:, :1])
         traces.append(counted.traces)
     per_shape = [1, 2, 3] if way == "jax.jit" else [1, 1, 1]
     assert traces == [*per_shape, *[per_shape[-1]] * 4]
-    if way != "jax.jit":
-        assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
-
-
-tensorflow_only = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="how graphs share a trace"
-)
+    assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
 
 
 def graph_of(metric, shape):
@@ -193,7 +188,7 @@ def test_functions_compile(way, rng):
 
 
 def assert_compiled_equals_eager(way, values, batches):
-    expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
+    expected = [array(values(*batch)) for batch in batches]
     if way == "jax.jit":
         import jax
 
@@ -201,11 +196,8 @@ def assert_compiled_equals_eager(way, values, batches):
         found = jax.jit(jax.vmap(values))(*stack)
     else:
         function = compiled.function(way, values)
-        found = [
-            ops.convert_to_numpy(function(*map(ops.convert_to_tensor, batch)))
-            for batch in batches
-        ]
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
+        found = [array(function(*map(ops.convert_to_tensor, x))) for x in batches]
+    assert_close(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.optimized
@@ -264,13 +256,13 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
                 return x + functional.ndcg(order, k=k)
 
             zeros = ops.zeros((LISTS,))
-            values = compiled.function(way, value)(zeros), value(zeros)
-            np.testing.assert_allclose(*map(ops.convert_to_numpy, values), rtol=2e-6)
+            found = compiled.function(way, value)(zeros)
+            assert_close(found, value(zeros), rtol=2e-6)
 
 
+@tensorflow_only
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 def test_graphs_of_long_lists_are_no_larger(shuffle_ties):
-    compiled.skip_unless_here("tf.function")
     import tensorflow as tf
 
     sizes = []
@@ -282,9 +274,9 @@ def test_graphs_of_long_lists_are_no_larger(shuffle_ties):
     assert sizes[1] < 1.1 * sizes[0]
 
 
+@tensorflow_only
 def test_a_graph_that_no_function_surrounds():
     """It compares tensors by identity, so that no items would be tied."""
-    compiled.skip_unless_here("tf.function")
     import tensorflow as tf
 
     for call in (functional.ndcg, NDCG().update_state):

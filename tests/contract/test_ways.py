@@ -294,14 +294,13 @@ def test_long_lists(kind, ties, rng):
         compare_way(way, values, batches, expected)
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="a way of torch")
+@pytest.mark.skipif("torch.compile" not in compiled.WAYS, reason="a way of torch")
 @pytest.mark.parametrize("changes", [(), (pretend_accelerator,)], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("kind", ["dense", "subtopics"])
 def test_torch_compile(kind, changes, rng):
     """Few functions, as it takes long to trace one."""
     import torch
 
-    compiled.skip_unless_here("torch.compile")
     torch.compiler.reset()
     batches, values = batches_and_values(rng, kind, 12, 5, True, few_of(kind)[:2])
     expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
