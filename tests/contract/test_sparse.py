@@ -1,8 +1,8 @@
 """Sparse targets in a whole catalogue: the same as labels for every item."""
 
+import itertools
 import re
 
-import compiled
 import keras
 import numpy as np
 import pytest
@@ -70,8 +70,8 @@ def assert_sparse_is_dense(ids, scores, k, shuffle_ties):
     sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
     targets = ids if ids.ndim == 2 else ids[:, None]
     dense = functional.rank(one_hot(targets, scores.shape[1]), scores, **arguments)
-    for case in OF_IDS:
-        how = {"k": k, **case.arguments}
+    for case, cutoff in itertools.product(OF_IDS, {3, k}):
+        how = {"k": cutoff, **case.arguments}
         found, expected = (values_of(case.function, x, **how) for x in (sparse, dense))
         np.testing.assert_allclose(found, expected, atol=4e-6, err_msg=case.name)
 
@@ -106,23 +106,6 @@ def test_a_long_catalogue(shuffle_ties, rng, monkeypatch):
         assert_sparse_is_dense(ids, scores, 10, shuffle_ties)
 
 
-@pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
-@pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
-def test_compiled(way, k, shuffle_ties, rng):
-    if way == "torch.compile":
-        pytest.skip("takes long: in test_accelerators.py it is one graph")
-    make = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": True, "seed": 1}
-    metric, eager = (metrics.NDCG(**make) for _ in range(2))
-    update = compiled.WAYS[way](metric)
-    for levels in LEVELS:
-        ids, scores = sparse_batch(rng, LIST_SIZE, levels)
-        batch = ids.astype("float32"), scores, np.ones((len(ids), 1), "float32")
-        update(*batch)
-        eager.update_state(*batch)
-        assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
-
-
 def test_ids_of_0_and_1_that_are_as_many_as_items():
     """Which no labels of items need be: none is given twice."""
     masked = {"labels": [[1, 0, 0]], "mask": [[1, 1, 0]]}
@@ -132,27 +115,18 @@ def test_ids_of_0_and_1_that_are_as_many_as_items():
         assert float(values[0]) == 0.5
 
 
-def test_no_ids_at_all_are_not_labels():
-    metric = metrics.HitRate(k=1, sparse_labels=True)
-    metric.update_state(np.zeros((0, 4)), np.zeros((0, 4)))
-    assert float(metric.result()) == 0.0
-
-
 SHAPES = "or (batch, targets) and `y_pred` the shape (batch, items). Received: "
 NEEDS_ALL = "`sparse_labels` should be False for a metric that needs the labels of all "
 NEEDS_ALL += "items. Received: sparse_labels=True"
+ORDER = functional.rank([0], [[0.1, 0.2]], sparse_labels=True)
 
 
 @pytest.mark.parametrize(
     ("call", "given", "message"),
     [
         (functional.recall, ([0, 1], [[1, 2]]), "y_true.shape=(2, 1), y_pred.shape=(1"),
-        (
-            functional.recall,
-            ([0], [1, 2]),
-            f"{SHAPES}y_true.shape=(1,), y_pred.shape=(",
-        ),
-        (functional.bpref, ([0], [[0.1, 0.2]]), NEEDS_ALL),
+        (functional.recall, ([0], [1, 2]), f"{SHAPES}y_true.shape=(1,), y_pred.shape="),
+        (functional.bpref, (ORDER,), NEEDS_ALL),
         (functional.fall_out, ([0], [[0.1, 0.2]]), NEEDS_ALL),
         (metrics.BPref, (), NEEDS_ALL),
     ],
