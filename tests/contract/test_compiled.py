@@ -21,6 +21,8 @@ jax_only = pytest.mark.skipif(compiled.BACKEND != "jax", reason="a test of JAX")
 tensorflow_only = pytest.mark.skipif(
     compiled.BACKEND != "tensorflow", reason="a test of graphs"
 )
+# Which traces slowly: `test_ways.py` has few functions, `test_accelerators.py` updates.
+WAYS_BUT_TORCH = [way for way in compiled.WAYS if "torch" not in way]
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
 pytestmark = pytest.mark.programs
@@ -61,7 +63,7 @@ def sparse():
 
 
 @pytest.mark.parametrize("make", [alone, grouped, sparse])
-@pytest.mark.parametrize("way", [way for way in compiled.WAYS if "torch" not in way])
+@pytest.mark.parametrize("way", WAYS_BUT_TORCH)
 def test_one_trace_per_shape(way, make, rng):
     """TensorFlow is given an input signature, so that one trace does for all shapes.
 
@@ -169,13 +171,10 @@ def test_fit_traces_once_per_shape(rng, backend):
 
 @pytest.mark.compiles_long
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", WAYS_BUT_TORCH)
 def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
     cases = with_cutoff(3, CASES_HERE)
-    if way == "torch.compile":
-        # It traces slowly: in test_accelerators.py all are one graph.
-        cases = [case for case in cases if case.name == "map"]
 
     def values(labels, scores, weights):
         make = {"k": 3, "shuffle_ties": "average", "seed": 1, "sample_weight": weights}

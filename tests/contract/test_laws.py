@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import keras
 import numpy as np
 import oracle
 import pytest
@@ -250,17 +251,11 @@ def test_inputs_are_not_changed(case, rng):
     labels = case.labels(rng.integers(-1, 5, size=shape).astype("float32"))
     scores = rng.integers(0, 3, size=shape).astype("float32")
     weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
-    mask = rng.random(shape) < 0.8
-    inputs = [labels, scores, weights, mask]
-    before = [x.copy() for x in inputs]
-    tensors = [ops.convert_to_tensor(x) for x in inputs]
-    for given_labels, given_scores, given_weights, given_mask in (inputs, tensors):
-        case.make(k=3)(
-            {"labels": given_labels, "mask": given_mask}, given_scores, given_weights
-        )
-    for x, tensor, original in zip(inputs, tensors, before, strict=True):
-        assert_equal(x, original)
-        assert_equal(tensor, original)
+    given = {"labels": labels, "mask": rng.random(shape) < 0.8}, scores, weights
+    before = keras.tree.map_structure(np.copy, given)
+    for batch in (given, keras.tree.map_structure(ops.convert_to_tensor, given)):
+        case.make(k=3)(*batch)
+        keras.tree.map_structure(assert_equal, batch, before)
 
 
 @all_metrics

@@ -15,7 +15,6 @@ from targets import OF_IDS
 from test_ways import LEVELS, scores_of, sparse_batch
 
 from keras_rank import functional, metrics
-from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
 
@@ -30,8 +29,13 @@ def one_hot(ids, items=LIST_SIZE):
 @pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.parametrize("case", OF_IDS, ids=str)
-@given(seed=st.integers(0, 2**32 - 1), k=cutoffs, shuffle_ties=ties)
-def test_sparse_equals_dense(case, seed, k, shuffle_ties):
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=cutoffs,
+    shuffle_ties=ties,
+    empty_weight=st.sampled_from(["average", "own"]),
+)
+def test_sparse_equals_dense(case, seed, k, shuffle_ties, empty_weight):
     rng = np.random.default_rng(seed)
     # Of the shape of the dense lists elsewhere, so that code is compiled once.
     ids, scores = (x[:BATCH] for x in sparse_batch(rng, LIST_SIZE, rng.choice(LEVELS)))
@@ -41,6 +45,7 @@ def test_sparse_equals_dense(case, seed, k, shuffle_ties):
     expected = values_of(case.values, one_hot(ids), scores, **arguments)
     found = values_of(case.values, ids, scores, sparse_labels=True, **arguments)
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+    arguments["empty_weight"] = empty_weight
     dense, sparse = case.make(**arguments), case.make(sparse_labels=True, **arguments)
     for part in (slice(0, 4), slice(4, BATCH)):
         dense.update_state(one_hot(ids)[part], scores[part], weights[part])
@@ -68,8 +73,7 @@ def assert_sparse_is_dense(ids, scores, k, shuffle_ties):
     """The numbers of one order of targets, and of another of all items."""
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
-    targets = ids if ids.ndim == 2 else ids[:, None]
-    dense = functional.rank(one_hot(targets, scores.shape[1]), scores, **arguments)
+    dense = functional.rank(one_hot(ids, scores.shape[1]), scores, **arguments)
     for case, cutoff in itertools.product(OF_IDS, {3, k}):
         how = {"k": cutoff, **case.arguments}
         found, expected = (values_of(case.function, x, **how) for x in (sparse, dense))
@@ -90,20 +94,6 @@ def test_what_is_compiled_does_not_grow_with_the_targets(shuffle_ties):
         return len(str(program).splitlines())
 
     assert size(800) < 1.1 * size(100)
-
-
-@pytest.mark.compiles_long
-@pytest.mark.programs
-@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_a_long_catalogue(shuffle_ties, rng, monkeypatch):
-    """Blocks, ties at the cutoff, and one target per list, of shape (batch,)."""
-    # In the way of longer ones.
-    monkeypatch.setattr(backend, "MANY_TO_COUNT", 1)
-    for digits in (0, 1, 5):
-        scores = np.round(rng.normal(size=(40, 5000)), digits).astype("float32")
-        best = np.argsort(-scores, axis=1)[:, :30]
-        ids = best[np.arange(40), rng.integers(0, 30, 40)]
-        assert_sparse_is_dense(ids, scores, 10, shuffle_ties)
 
 
 def test_ids_of_0_and_1_that_are_as_many_as_items():
@@ -134,13 +124,3 @@ ORDER = functional.rank([0], [[0.1, 0.2]], sparse_labels=True)
 def test_errors(call, given, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call(*given, sparse_labels=True)
-
-
-def test_lists_without_targets_weigh_as_items_do():
-    """That is 1, unless there are weights."""
-    metric = metrics.MeanReciprocalRank(sparse_labels=True, empty_weight="own")
-    ids, scores = [[1], [0], [-1]], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]]
-    assert float(metric(ids, scores)) == pytest.approx((1 / 2 + 1 + 0) / (1 + 1 + 1))
-    metric.reset_state()
-    weighted = metric(ids, scores, sample_weight=[1.0, 1.0, 2.0])
-    assert float(weighted) == pytest.approx((1 / 2 + 1 + 2.0 * 0) / (1 + 1 + 2.0))

@@ -144,16 +144,6 @@ def of_sums(values, weights, empty_value):
     return np.sqrt(state.squared_error(*sums, empty_value))
 
 
-def test_the_formula_takes_sums_of_any_kind(rng):
-    """As a table of values has them, and for many means at once."""
-    values, weights = rng.random((2, 5, 30))
-    weights[rng.random(weights.shape) < 0.2] = 0.0
-    rows = zip(values, weights, strict=True)
-    expected = [by_contributions(*row, 0.25) for row in rows]
-    found = of_sums(values, weights, 0.25)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 def test_the_formula_is_that_of_the_bootstrap(rng, backend):
     """Within four deviations of the bootstrap's own noise."""
     stats = pytest.importorskip("scipy.stats")
