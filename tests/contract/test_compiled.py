@@ -199,18 +199,13 @@ def assert_compiled_equals_eager(way, values, batches):
     assert_close(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
 
 
+MAPPED = [(3, True, False), (None, False, False), (None, "average", False)]
+MAPPED += [(3, "average", True), (None, True, True)]
+
+
 @pytest.mark.optimized
 @jax_only
-@pytest.mark.parametrize(
-    ("k", "shuffle_ties", "sparse_labels"),
-    [
-        (3, True, False),
-        (None, False, False),
-        (None, "average", False),
-        (3, "average", True),
-        (None, True, True),
-    ],
-)
+@pytest.mark.parametrize(("k", "shuffle_ties", "sparse_labels"), MAPPED)
 def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
 

@@ -46,16 +46,14 @@ def items_by_list(labels, scores, weights=None):
 
 def oracle_values(case, lists, k, shuffle_ties):
     """One value per list, `None` where a list has no relevant item."""
-    number, values = 0, []
-    for items in lists:
-        relevant = case.list_weight(items) is not None
-        values.append(
-            case.oracle_value(items, k=k, ties=TIES[shuffle_ties], number=number)
-            if relevant
-            else None
-        )
-        number += bool(items)
-    return values
+    numbers = itertools.accumulate(map(bool, lists), initial=0)
+    how = {"k": k, "ties": TIES[shuffle_ties]}
+    return [
+        case.oracle_value(items, number=number, **how)
+        if case.list_weight(items) is not None
+        else None
+        for items, number in zip(lists, numbers, strict=False)
+    ]
 
 
 def oracle_mean(case, values, lists, empty_value, empty_weight):

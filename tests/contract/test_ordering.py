@@ -56,12 +56,9 @@ def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
 def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
     lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
-    keys = ops.convert_to_numpy(
-        tie_breaking.item_keys(
-            tie_breaking.list_keys(key_of_seed(7), 5, lists.has_items),
-            ops.arange(1, 5, dtype="int32")[None],
-        )
-    )
+    of_lists = tie_breaking.list_keys(key_of_seed(7), 5, lists.has_items)
+    items = ops.arange(1, 5, dtype="int32")[None]
+    keys = ops.convert_to_numpy(tie_breaking.item_keys(of_lists, items))
     expected = [[oracle.shuffle_key(7, 5 + b, i) for i in range(4)] for b in range(2)]
     np.testing.assert_array_equal(keys, expected)
     assert keys[0, 0] == -1833678159
@@ -71,10 +68,8 @@ def test_shuffle_is_uniform():
     """Each of the 24 orders of four tied items comes as often as the others."""
     order = ranked(np.zeros((24_000, 4), "float32"), None, "shuffle").order.positions
     orders = ops.convert_to_numpy(order)
-    counts = [
-        np.all(orders == order, axis=1).sum()
-        for order in itertools.permutations(range(4))
-    ]
+    every_order = itertools.permutations(range(4))
+    counts = [np.all(orders == order, axis=1).sum() for order in every_order]
     assert sum(counts) == 24_000
     chi_square = sum((count - 1000) ** 2 / 1000 for count in counts)
     assert chi_square < 49.7  # the 99.9 % quantile of 23 degrees of freedom

@@ -68,10 +68,10 @@ unpad, merge = utils.unpad_lists, utils.merge_state
 exclude = functools.partial(utils.exclude_items, [[0.1, 0.2]])
 BOTH_SHAPES = "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
 BOTH_SHAPES += "(batch, n). Received: y_pred.shape=(1, 2), item_ids.shape=(1,)"
-OTHER_LISTS = (
-    "the shape (batch, list_size, ...), with the number and size of the lists "
+OTHER_LISTS = "the shape (batch, list_size, ...), with the number and size of the "
+OTHER_LISTS += (
+    "lists that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
 )
-OTHER_LISTS += "that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
 NO_SIZE = "should be a positive integer or None."
 OTHER_MASK = "mask.shape=(1, 1), labels.shape=("
 OTHER_KEPT = "(batch,) or (batch, m). Received: keep.shap"
