@@ -198,16 +198,16 @@ def test_every_metric_has_a_string(case, sign):
     assert member.get_config() == case.metric(k=k, seed=member.seed).get_config()
 
 
-@pytest.mark.parametrize(
-    ("string", "name", "call"),
-    [
-        ("tau", "tau", "KendallTau()"),
-        ("rho", "rho", "SpearmanCorrelation()"),
-        ("spearman", "spearman", "SpearmanCorrelation()"),
-        ("recall_cap@9", "recall_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
-        ("R_cap_at_9", "R_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
-    ],
-)
+STRINGS = [
+    ("tau", "tau", "KendallTau()"),
+    ("rho", "rho", "SpearmanCorrelation()"),
+    ("spearman", "spearman", "SpearmanCorrelation()"),
+    ("recall_cap@9", "recall_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
+    ("R_cap_at_9", "R_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
+]
+
+
+@pytest.mark.parametrize(("string", "name", "call"), STRINGS)
 def test_other_strings(string, name, call):
     """A result has the name that was written, which tells it from others."""
     group = RankingMetrics([string, "recall@9"])

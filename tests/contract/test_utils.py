@@ -68,10 +68,8 @@ unpad, merge = utils.unpad_lists, utils.merge_state
 exclude = functools.partial(utils.exclude_items, [[0.1, 0.2]])
 BOTH_SHAPES = "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
 BOTH_SHAPES += "(batch, n). Received: y_pred.shape=(1, 2), item_ids.shape=(1,)"
-OTHER_LISTS = "the shape (batch, list_size, ...), with the number and size of the "
-OTHER_LISTS += (
-    "lists that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
-)
+LENGTHS = "the shape (batch, list_size, ...), with the number and size of the lists "
+LENGTHS += "that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
 NO_SIZE = "should be a positive integer or None."
 OTHER_MASK = "mask.shape=(1, 1), labels.shape=("
 OTHER_KEPT = "(batch,) or (batch, m). Received: keep.shap"
@@ -84,7 +82,7 @@ ERRORS = [
     (lambda: pad(), "Either `group_sizes` or `group_ids` should be given. Received:"),
     (lambda: pad(group_sizes=[2], list_size=0), NO_SIZE),
     (lambda: utils.pad_lists(["a"], group_sizes=[1]), "of shape (1,) and dtype <U1"),
-    (lambda: unpad([[1, 2]], group_sizes=[3]), OTHER_LISTS),
+    (lambda: unpad([[1, 2]], group_sizes=[3]), LENGTHS),
     # The ids of other lists, such as of those for validation.
     (lambda: unpad(np.ones((3, 4)), group_ids=["b", "c", "b"]), "2 groups of up to 2 "),
     (lambda: unpad(np.ones((3, 4)), group_sizes=[4, 0]), "2 groups of up to 4 rows"),
