@@ -114,6 +114,10 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
         assert found == pytest.approx(expected, rel=2e-6)
 
 
+def test_what_is_shown_beyond_the_cutoff_does_not_count():
+    assert float(Coverage(1, 4)([[2, 0], [2, 1]])) == 1 / 4
+
+
 def twin(metric):
     return type(metric).from_config(metric.get_config())
 

@@ -34,8 +34,9 @@ def one_hot(ids, items=LIST_SIZE):
     k=cutoffs,
     shuffle_ties=ties,
     empty_weight=st.sampled_from(["average", "own"]),
+    weighted=st.booleans(),
 )
-def test_sparse_equals_dense(case, seed, k, shuffle_ties, empty_weight):
+def test_sparse_equals_dense(case, seed, k, shuffle_ties, empty_weight, weighted):
     rng = np.random.default_rng(seed)
     # Of the shape of the dense lists elsewhere, so that code is compiled once.
     ids, scores = (x[:BATCH] for x in sparse_batch(rng, LIST_SIZE, rng.choice(LEVELS)))
@@ -48,8 +49,9 @@ def test_sparse_equals_dense(case, seed, k, shuffle_ties, empty_weight):
     arguments["empty_weight"] = empty_weight
     dense, sparse = case.make(**arguments), case.make(sparse_labels=True, **arguments)
     for part in (slice(0, 4), slice(4, BATCH)):
-        dense.update_state(one_hot(ids)[part], scores[part], weights[part])
-        sparse.update_state(ids[part], scores[part], weights[part])
+        given = scores[part], weights[part] if weighted else None
+        dense.update_state(one_hot(ids)[part], *given)
+        sparse.update_state(ids[part], *given)
     assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
 
 
