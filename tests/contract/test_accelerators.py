@@ -100,18 +100,14 @@ def test_no_metric_has_a_branch(monkeypatch):
             assert not any(map(counts.is_loop, kinds)), (case.name, arguments)
 
 
+UPDATES = [(False, 3, "average"), (False, None, True)]
+UPDATES += [(True, 3, True), (True, None, "average")]
+
+
 @compiled.in_one_graph
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
-@pytest.mark.parametrize(
-    ("sparse_labels", "k", "shuffle_ties"),
-    [
-        (False, 3, "average"),
-        (False, None, True),
-        (True, 3, True),
-        (True, None, "average"),
-    ],
-)
+@pytest.mark.parametrize(("sparse_labels", "k", "shuffle_ties"), UPDATES)
 def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
     """`fullgraph` is an error where a value decides what to compute."""
     import torch

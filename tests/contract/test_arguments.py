@@ -337,12 +337,6 @@ def test_the_highest_grade_has_the_highest_gain(gain):
         call(gain_fn=lambda y: y * y, max_grade=3)
 
 
-def test_a_default_seed_is_kept():
-    metric = metrics.NDCG()
-    group = metrics.RankingMetrics([metric, metrics.NDCG(3, shuffle_ties="average")])
-    assert [each.seed for each in group.members] == [metric.seed, None]
-
-
 @pytest.mark.parametrize("shuffle_ties", [False, "average"])
 def test_no_seed_is_made_where_none_is_needed(shuffle_ties, monkeypatch):
     metric = metrics.NDCG(shuffle_ties=shuffle_ties)
@@ -423,6 +417,13 @@ def test_a_label_above_the_highest_grade_of_a_gain(normalized):
 def test_correlations_of_labels_that_a_threshold_makes_equal(metric):
     assert float(metric(relevance_threshold=2)([[2, 0, 1]], [[3, 2, 2]])) == 1.0
     assert float(metric()([[0, 1, 2]], [[3, 2, 1]])) == -1.0
+
+
+def test_a_large_beta_asks_for_recall_alone():
+    """Its square is beyond float32."""
+    labels, scores = [[1, 0, 1, 1]], [[4, 3, 2, 1]]
+    found = functional.f_beta(labels, scores, k=2, beta=1e38)
+    assert_close(found, functional.recall(labels, scores, k=2), rtol=1e-6)
 
 
 def test_grades_of_rank_biased_precision_count_from_0_on():

@@ -592,7 +592,7 @@ def test_nothing_counts_nothing(empty, weights):
         group.update_state({"labels": empty, "mask": empty}, empty, weights)
 
 
-NO_IDS = [np.zeros((0, 2)), [-1, -1], [[-1, -1]] * 2, [[], []]]
+NO_IDS = [np.zeros((0, 2)), np.zeros((0, 4)), [-1, -1], [[-1, -1]] * 2, [[], []]]
 
 
 @pytest.mark.parametrize("ids", NO_IDS, ids=lambda x: str(np.shape(x)))

@@ -58,23 +58,14 @@ def test_a_target_at_a_rank_is_at_that_place(task, shuffle_ties):
     arguments = {"shuffle_ties": shuffle_ties, "seed": 3, "block_size": 16}
     arguments["exclude"] = excluded
     _, ids = best_of(queries, candidates, ITEMS, **arguments)
+    shards = catalogue.Shards([candidates[:9], candidates[9:]])
+    np.testing.assert_array_equal(best_of(queries, shards, ITEMS, **arguments)[1], ids)
     for place in (0, 1, 17, ITEMS - 1):
         targets = ids[:, place]
         order = catalogue.rank(targets, queries, candidates, **arguments)
         found = values_of(functional.reciprocal_rank, order)
         expected = np.where(targets >= 0, 1.0 / (place + 1), 0.0)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_any_split_of_candidates_gives_the_same(rng):
-    """With so many ties at the cutoff that their order is the seed's."""
-    queries, candidates = (rng.integers(-2, 3, (n, 8)) * 1.0 for n in (600, 500))
-    arguments = {"shuffle_ties": True, "seed": 1}
-    whole = best_of(queries, candidates, 100, **arguments)
-    shards = catalogue.Shards([candidates[:100], candidates[100:]])
-    found = best_of(queries, shards, 100, block_size=64, **arguments)
-    for pair in zip(found, whole, strict=True):
-        np.testing.assert_array_equal(*pair)
 
 
 @pytest.mark.parametrize(("equal", "sorts"), [(1, False), (2, False), (3, True)])

@@ -8,6 +8,7 @@ import compiled
 import keras
 import numpy as np
 import pytest
+from arrays import array, assert_close
 from keras import ops
 from registry import CASES_HERE, with_cutoff
 from strategies import LIST_SIZE
@@ -16,9 +17,12 @@ from test_ways import LEVELS, LISTS, dense_batch
 from keras_rank import functional
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
-jax_only = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="a transformation of JAX"
+jax_only = pytest.mark.skipif(compiled.BACKEND != "jax", reason="a test of JAX")
+tensorflow_only = pytest.mark.skipif(
+    compiled.BACKEND != "tensorflow", reason="a test of graphs"
 )
+# Which traces slowly: `test_ways.py` has few functions, `test_accelerators.py` updates.
+WAYS_BUT_TORCH = [way for way in compiled.WAYS if "torch" not in way]
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
 pytestmark = pytest.mark.programs
@@ -59,7 +63,7 @@ def sparse():
 
 
 @pytest.mark.parametrize("make", [alone, grouped, sparse])
-@pytest.mark.parametrize("way", [way for way in compiled.WAYS if "torch" not in way])
+@pytest.mark.parametrize("way", WAYS_BUT_TORCH)
 def test_one_trace_per_shape(way, make, rng):
     """TensorFlow is given an input signature, so that one trace does for all shapes.
 
@@ -73,18 +77,11 @@ def test_one_trace_per_shape(way, make, rng):
         labels, scores, weights = (x[:lists] for x in dense_batch(rng, items, 4))
         labels = labels[:, :2] if make is sparse else labels
         update(labels, scores, weights[:, :1])
-        if way != "jax.jit":
-            eager.update_state(labels, scores, weights[:, :1])
+        eager.update_state(labels, scores, weights[:, :1])
         traces.append(counted.traces)
     per_shape = [1, 2, 3] if way == "jax.jit" else [1, 1, 1]
     assert traces == [*per_shape, *[per_shape[-1]] * 4]
-    if way != "jax.jit":
-        assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
-
-
-tensorflow_only = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="how graphs share a trace"
-)
+    assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
 
 
 def graph_of(metric, shape):
@@ -174,13 +171,10 @@ def test_fit_traces_once_per_shape(rng, backend):
 
 @pytest.mark.compiles_long
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", WAYS_BUT_TORCH)
 def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
     cases = with_cutoff(3, CASES_HERE)
-    if way == "torch.compile":
-        # It traces slowly: in test_accelerators.py all are one graph.
-        cases = [case for case in cases if case.name == "map"]
 
     def values(labels, scores, weights):
         make = {"k": 3, "shuffle_ties": "average", "seed": 1, "sample_weight": weights}
@@ -193,7 +187,7 @@ def test_functions_compile(way, rng):
 
 
 def assert_compiled_equals_eager(way, values, batches):
-    expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
+    expected = [array(values(*batch)) for batch in batches]
     if way == "jax.jit":
         import jax
 
@@ -201,25 +195,17 @@ def assert_compiled_equals_eager(way, values, batches):
         found = jax.jit(jax.vmap(values))(*stack)
     else:
         function = compiled.function(way, values)
-        found = [
-            ops.convert_to_numpy(function(*map(ops.convert_to_tensor, batch)))
-            for batch in batches
-        ]
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
+        found = [array(function(*map(ops.convert_to_tensor, x))) for x in batches]
+    assert_close(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
+
+
+MAPPED = [(3, True, False), (None, False, False), (None, "average", False)]
+MAPPED += [(3, "average", True), (None, True, True)]
 
 
 @pytest.mark.optimized
 @jax_only
-@pytest.mark.parametrize(
-    ("k", "shuffle_ties", "sparse_labels"),
-    [
-        (3, True, False),
-        (None, False, False),
-        (None, "average", False),
-        (3, "average", True),
-        (None, True, True),
-    ],
-)
+@pytest.mark.parametrize(("k", "shuffle_ties", "sparse_labels"), MAPPED)
 def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
 
@@ -264,13 +250,13 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
                 return x + functional.ndcg(order, k=k)
 
             zeros = ops.zeros((LISTS,))
-            values = compiled.function(way, value)(zeros), value(zeros)
-            np.testing.assert_allclose(*map(ops.convert_to_numpy, values), rtol=2e-6)
+            found = compiled.function(way, value)(zeros)
+            assert_close(found, value(zeros), rtol=2e-6)
 
 
+@tensorflow_only
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 def test_graphs_of_long_lists_are_no_larger(shuffle_ties):
-    compiled.skip_unless_here("tf.function")
     import tensorflow as tf
 
     sizes = []
@@ -282,9 +268,9 @@ def test_graphs_of_long_lists_are_no_larger(shuffle_ties):
     assert sizes[1] < 1.1 * sizes[0]
 
 
+@tensorflow_only
 def test_a_graph_that_no_function_surrounds():
     """It compares tensors by identity, so that no items would be tied."""
-    compiled.skip_unless_here("tf.function")
     import tensorflow as tf
 
     for call in (functional.ndcg, NDCG().update_state):

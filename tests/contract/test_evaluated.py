@@ -71,16 +71,14 @@ def test_doubles_keep_their_order_and_their_ties(rng, step, ties):
     is_found = rng.random(len(scores)) < 0.9
     average = NDCG(k=5, shuffle_ties="average", name="average")
     metrics = ["ndcg@5", "mrr", "tau", "rho"] + [average] * (ties == "metric")
-    tables = [
-        evaluate(
-            {**rows, "score": np.where(is_found, x, nothing)},
-            metrics,
-            item="item",
-            ties=ties,
-        ).per_list.drop_columns("query_id")
-        for x in (levels.astype("float64"), scores)
-    ]
-    expected, found = (np.array([*x.to_pydict().values()], "float64") for x in tables)
+
+    def values(scores):
+        given = {**rows, "score": np.where(is_found, scores, nothing)}
+        found = evaluate(given, metrics, item="item", ties=ties).per_list
+        columns = found.drop_columns("query_id").to_pydict()
+        return np.array([*columns.values()], "float64")
+
+    expected, found = values(levels.astype("float64")), values(scores)
     assert len({*np.round(expected[0], 6)}) > lists // 2
     np.testing.assert_allclose(found, expected, atol=1e-6)
 

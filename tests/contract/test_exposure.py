@@ -151,14 +151,8 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
         assert found == pytest.approx(expected, rel=2e-6)
 
 
-def test_what_top_k_returns(rng):
-    queries, candidates = rng.normal(size=(20, 4)), rng.normal(size=(50, 4))
-    names = ["coverage@3", "gini@10", "mrr"]
-    found = catalogue.evaluate(np.zeros(20, "int64"), queries, candidates, names)
-    assert list(found) == names
-    _, ids = catalogue.top_k(queries, candidates, k=10)
-    for name, metric in zip(names, (Coverage(3, 50), Gini(10, 50)), strict=False):
-        assert float(metric(ids)) == found[name]
+def test_what_is_shown_beyond_the_cutoff_does_not_count():
+    assert float(Coverage(1, 4)([[2, 0], [2, 1]])) == 1 / 4
 
 
 def twin(metric):

@@ -179,10 +179,8 @@ def gain_of_all(**arguments):
 
 BELOW_0 = {"relevance_threshold": -1.0}
 # Every item would be relevant, or gain something.
-THRESHOLD = (
-    "`relevance_threshold` should be above 0 where only some items have labels, "
-)
-THRESHOLD += "as all others have the label 0. Received: relevance_threshold="
+THRESHOLD = "`relevance_threshold` should be above 0 where only some items have "
+THRESHOLD += "labels, as all others have the label 0. Received: relevance_threshold="
 GAIN = "`gain_fn` should return 0 for a label of 0 where only some items have labels, "
 GAIN += "as all others have the label 0. Received: a function that returns more"
 TWO_LABELS = "`labels` should be the same where an id is given twice in a list. "

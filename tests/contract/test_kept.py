@@ -9,7 +9,7 @@ from arrays import array, assert_equal
 from keras import ops
 from registry import FIRST_CASES
 
-from keras_rank import functional, utils
+from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
 from keras_rank.lists.given import look
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
@@ -90,6 +90,19 @@ def test_ranked_ids(rng):
     scores = rng.normal(size=(8, 12)).astype("float32")
     rank = functools.partial(functional.rank, sparse_labels=True, seed=1)
     assert_kept(rank, functional.ndcg, [ids, scores])
+
+
+def test_candidates(rng):
+    shapes = (8, 2), (8, 2), (8, 3), (30, 3), 8
+    ids, labels = (rng.integers(0, 30, shape) for shape in shapes[:2])
+    others = (rng.random(shape).astype("float32") for shape in shapes[2:])
+
+    def rank(ids, labels, queries, candidates, weights):
+        given = {"ids": ids, "labels": labels}, queries, candidates
+        return catalogue.rank(*given, sample_weight=weights, shuffle_ties=False)
+
+    use = metrics.PairwiseAccuracy(shuffle_ties=False)
+    assert_kept(rank, use, [ids, labels, *others])
 
 
 def test_labels_that_a_dtype_rounds_are_known_when_they_are_ranked():

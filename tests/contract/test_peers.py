@@ -10,33 +10,7 @@ from registry import IS_SLOW
 
 from keras_rank import functional, metrics
 
-# That of `test_dialects.py` among them. Each is compiled anew on JAX.
-CUTOFFS = [1, 5] if IS_SLOW else [1, 3, 5, 10]
-
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def lists(rng):
-    """In the shape of those of `test_dialects.py`: compiled code is compiled once."""
-    labels = rng.integers(0, 5, size=(30, 12)).astype("float32")
-    return labels, rng.permuted(np.tile(np.arange(12.0), (30, 1)), axis=1)
-
-
-@pytest.mark.programs
-@pytest.mark.parametrize("k", [*CUTOFFS, None])
-def test_sklearn(lists, k, rng):
-    """Linear gains; ties averaged."""
-    from sklearn.metrics import dcg_score, ndcg_score
-
-    labels, scores = lists
-    tied = rng.integers(0, 4, size=scores.shape)
-    arguments = {"k": k, "gain_fn": "linear", "shuffle_ties": "average"}
-    pairs = (functional.ndcg, ndcg_score), (functional.dcg, dcg_score)
-    for y_pred in (scores, tied):
-        for ours, theirs in pairs:
-            found = values_of(ours, labels, y_pred, **arguments).mean()
-            assert found == pytest.approx(theirs(labels, y_pred, k=k), rel=1e-6)
 
 
 CORRELATIONS = [("kendall_tau", "kendalltau"), ("spearman_correlation", "spearmanr")]
@@ -67,31 +41,6 @@ def test_scipy(ours, theirs, rng):
                 else:
                     expected = expected_of(label, score).statistic
                     assert value == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(("ours", "theirs"), CORRELATIONS)
-def test_what_is_not_retrieved_is_last_in_scipy(ours, theirs):
-    from scipy import stats
-
-    labels, scores = [3, 0, 1, 2, 0, 1], [0.5, 0.1, np.nan, 0.2, -np.inf, -3.0]
-    last = [0.5, 0.1, -9.0, 0.2, -9.0, -3.0]
-    expected = getattr(stats, theirs)(labels, last).statistic
-    padded = values_of(getattr(functional, ours), [[*labels, -1]], [[*scores, 7.0]])
-    assert padded[0] == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 10.0, 1e38])
-@pytest.mark.parametrize("k", CUTOFFS)
-def test_f_beta_of_sklearn(lists, k, beta):
-    from sklearn.metrics import fbeta_score
-
-    labels, scores = lists
-    expected = [
-        fbeta_score(label >= 1, score > np.sort(score)[-1 - k], beta=beta)
-        for label, score in zip(labels, scores, strict=True)
-    ]
-    found = values_of(functional.f_beta, labels, scores, k=k, beta=beta)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_keras_rs_shuffles_on_all_backends_but_torch(backend):

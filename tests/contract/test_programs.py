@@ -346,12 +346,6 @@ def test_in_double_precision(rng):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_on_the_device_where_inputs_were_put(rng):
-    labels, scores = batch_of(rng, 4, 6)
-    there = jax.device_put((labels, scores), jax.devices()[-1])
-    assert float(NDCG(seed=1)(*there)) == float(NDCG(seed=1)(labels, scores))
-
-
 def test_in_two_threads(rng):
     batches = [batch_of(rng, 5, 6 + i) for i in range(2)]
 

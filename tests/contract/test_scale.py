@@ -43,9 +43,8 @@ def assert_all_is_counted(metric):
 def loop_on_jax(update, states):
     import jax
 
-    return jax.jit(lambda *states: jax.lax.fori_loop(0, UPDATES, update, states))(
-        *states
-    )
+    run = jax.jit(lambda *states: jax.lax.fori_loop(0, UPDATES, update, states))
+    return run(*states)
 
 
 def loop_on_tensorflow(update, states):

@@ -1,8 +1,8 @@
 """Sparse targets in a whole catalogue: the same as labels for every item."""
 
+import itertools
 import re
 
-import compiled
 import keras
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from targets import OF_IDS
 from test_ways import LEVELS, scores_of, sparse_batch
 
 from keras_rank import functional, metrics
-from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
 
@@ -30,8 +29,14 @@ def one_hot(ids, items=LIST_SIZE):
 @pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.parametrize("case", OF_IDS, ids=str)
-@given(seed=st.integers(0, 2**32 - 1), k=cutoffs, shuffle_ties=ties)
-def test_sparse_equals_dense(case, seed, k, shuffle_ties):
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=cutoffs,
+    shuffle_ties=ties,
+    empty_weight=st.sampled_from(["average", "own"]),
+    weighted=st.booleans(),
+)
+def test_sparse_equals_dense(case, seed, k, shuffle_ties, empty_weight, weighted):
     rng = np.random.default_rng(seed)
     # Of the shape of the dense lists elsewhere, so that code is compiled once.
     ids, scores = (x[:BATCH] for x in sparse_batch(rng, LIST_SIZE, rng.choice(LEVELS)))
@@ -41,10 +46,12 @@ def test_sparse_equals_dense(case, seed, k, shuffle_ties):
     expected = values_of(case.values, one_hot(ids), scores, **arguments)
     found = values_of(case.values, ids, scores, sparse_labels=True, **arguments)
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+    arguments["empty_weight"] = empty_weight
     dense, sparse = case.make(**arguments), case.make(sparse_labels=True, **arguments)
     for part in (slice(0, 4), slice(4, BATCH)):
-        dense.update_state(one_hot(ids)[part], scores[part], weights[part])
-        sparse.update_state(ids[part], scores[part], weights[part])
+        given = scores[part], weights[part] if weighted else None
+        dense.update_state(one_hot(ids)[part], *given)
+        sparse.update_state(ids[part], *given)
     assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
 
 
@@ -68,10 +75,9 @@ def assert_sparse_is_dense(ids, scores, k, shuffle_ties):
     """The numbers of one order of targets, and of another of all items."""
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
-    targets = ids if ids.ndim == 2 else ids[:, None]
-    dense = functional.rank(one_hot(targets, scores.shape[1]), scores, **arguments)
-    for case in OF_IDS:
-        how = {"k": k, **case.arguments}
+    dense = functional.rank(one_hot(ids, scores.shape[1]), scores, **arguments)
+    for case, cutoff in itertools.product(OF_IDS, {3, k}):
+        how = {"k": cutoff, **case.arguments}
         found, expected = (values_of(case.function, x, **how) for x in (sparse, dense))
         np.testing.assert_allclose(found, expected, atol=4e-6, err_msg=case.name)
 
@@ -92,37 +98,6 @@ def test_what_is_compiled_does_not_grow_with_the_targets(shuffle_ties):
     assert size(800) < 1.1 * size(100)
 
 
-@pytest.mark.compiles_long
-@pytest.mark.programs
-@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_a_long_catalogue(shuffle_ties, rng, monkeypatch):
-    """Blocks, ties at the cutoff, and one target per list, of shape (batch,)."""
-    # In the way of longer ones.
-    monkeypatch.setattr(backend, "MANY_TO_COUNT", 1)
-    for digits in (0, 1, 5):
-        scores = np.round(rng.normal(size=(40, 5000)), digits).astype("float32")
-        best = np.argsort(-scores, axis=1)[:, :30]
-        ids = best[np.arange(40), rng.integers(0, 30, 40)]
-        assert_sparse_is_dense(ids, scores, 10, shuffle_ties)
-
-
-@pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
-@pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
-def test_compiled(way, k, shuffle_ties, rng):
-    if way == "torch.compile":
-        pytest.skip("takes long: in test_accelerators.py it is one graph")
-    make = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": True, "seed": 1}
-    metric, eager = (metrics.NDCG(**make) for _ in range(2))
-    update = compiled.WAYS[way](metric)
-    for levels in LEVELS:
-        ids, scores = sparse_batch(rng, LIST_SIZE, levels)
-        batch = ids.astype("float32"), scores, np.ones((len(ids), 1), "float32")
-        update(*batch)
-        eager.update_state(*batch)
-        assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
-
-
 def test_ids_of_0_and_1_that_are_as_many_as_items():
     """Which no labels of items need be: none is given twice."""
     masked = {"labels": [[1, 0, 0]], "mask": [[1, 1, 0]]}
@@ -132,27 +107,18 @@ def test_ids_of_0_and_1_that_are_as_many_as_items():
         assert float(values[0]) == 0.5
 
 
-def test_no_ids_at_all_are_not_labels():
-    metric = metrics.HitRate(k=1, sparse_labels=True)
-    metric.update_state(np.zeros((0, 4)), np.zeros((0, 4)))
-    assert float(metric.result()) == 0.0
-
-
 SHAPES = "or (batch, targets) and `y_pred` the shape (batch, items). Received: "
 NEEDS_ALL = "`sparse_labels` should be False for a metric that needs the labels of all "
 NEEDS_ALL += "items. Received: sparse_labels=True"
+ORDER = functional.rank([0], [[0.1, 0.2]], sparse_labels=True)
 
 
 @pytest.mark.parametrize(
     ("call", "given", "message"),
     [
         (functional.recall, ([0, 1], [[1, 2]]), "ids of shape (2, 1), y_pred.shape=(1"),
-        (
-            functional.recall,
-            ([0], [1, 2]),
-            f"{SHAPES}ids of shape (1, 1), y_pred.shape=(",
-        ),
-        (functional.bpref, ([0], [[0.1, 0.2]]), NEEDS_ALL),
+        (functional.recall, ([0], [1, 2]), f"{SHAPES}ids of shape (1, 1), y_pred.shap"),
+        (functional.bpref, (ORDER,), NEEDS_ALL),
         (functional.fall_out, ([0], [[0.1, 0.2]]), NEEDS_ALL),
         (metrics.BPref, (), NEEDS_ALL),
     ],
@@ -160,13 +126,3 @@ NEEDS_ALL += "items. Received: sparse_labels=True"
 def test_errors(call, given, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call(*given, sparse_labels=True)
-
-
-def test_lists_without_targets_weigh_as_items_do():
-    """That is 1, unless there are weights."""
-    metric = metrics.MeanReciprocalRank(sparse_labels=True, empty_weight="own")
-    ids, scores = [[1], [0], [-1]], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]]
-    assert float(metric(ids, scores)) == pytest.approx((1 / 2 + 1 + 0) / (1 + 1 + 1))
-    metric.reset_state()
-    weighted = metric(ids, scores, sample_weight=[1.0, 1.0, 2.0])
-    assert float(weighted) == pytest.approx((1 / 2 + 1 + 2.0 * 0) / (1 + 1 + 2.0))

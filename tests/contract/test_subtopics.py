@@ -2,14 +2,13 @@
 
 import functools
 import itertools
-import json
 import math
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from registry import FIRST_CASES, OF_SUBTOPICS
+from registry import FIRST_CASES
 from strategies import LIST_SIZE
 from test_ways import LISTS, subtopics_batch
 
@@ -301,11 +300,3 @@ def test_a_ranking_model_takes_lists_of_uneven_length(rng):
     model = model_of(rng, keras_rank.RankingModel, size=None)
     logs = model.evaluate(*rows, batch_size=2, return_dict=True, verbose=0)
     assert_metrics_of(logs, y, [model.predict(row[None], verbose=0)[0] for row in x])
-
-
-def test_their_configs_are_saved_with_models():
-    """As JSON. That a config restores the metric is a law."""
-    for metric in (case.make() for case in OF_SUBTOPICS):
-        config = metric.get_config()
-        restored = type(metric).from_config(json.loads(json.dumps(config)))
-        assert restored.get_config() == config

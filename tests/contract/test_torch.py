@@ -7,6 +7,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from compiled import is_old_torch
 from registry import CASES
 from test_ways import LEVELS, dense_batch, scores_of
 
@@ -44,8 +45,7 @@ def test_no_gradient_is_recorded(case):
 @pytest.mark.parametrize("k", [3, None])
 def test_vmap(function, k, ties, rng):
     """As in whatever is compiled, values are unknown there."""
-    version = tuple(map(int, torch.__version__.split(".")[:2]))
-    if ties == "average" and version < (2, 13):
+    if ties == "average" and is_old_torch():
         pytest.skip("PyTorch 2.6 does not gather by an index that is not mapped over")
     batches = [dense_batch(rng, 12, levels)[:2] for levels in LEVELS]
 

@@ -18,6 +18,8 @@ FOUR, BIG = np.array([3, 0, 1, 2]), np.array([3, 0, 2**24 + 1])
 SIZES = [np.array([2, 0, 1], dtype) for dtype in ("int64", "uint8", "uint32", "uint64")]
 TENSORS = [*map(ops.convert_to_tensor, (7, 7, 5, 5))]
 PADDED = [[3, 0], [-1, -1], [2**24 + 1, -1]]
+ROWS = np.eye(3, dtype="float32")
+OF_FEATURES = [[ROWS[0], [0.5] * 3], ROWS[1:]]
 
 
 LISTS = [
@@ -30,6 +32,8 @@ LISTS = [
     (FOUR, {"group_sizes": [1, 3], "list_size": 4}, [[3, *[-1] * 3], [0, 1, 2, -1]]),
     ([], {"group_sizes": []}, np.zeros((0, 0))),
     (np.zeros((0, 3)), {"group_sizes": [0, 0]}, np.zeros((2, 0, 3))),
+    # Features of items.
+    (ROWS, {"group_sizes": [1, 2], "padding_value": 0.5}, OF_FEATURES),
 ]
 
 
@@ -38,13 +42,7 @@ def test_pad_lists(values, arguments, expected):
     padded = utils.pad_lists(values, **arguments)
     np.testing.assert_array_equal(padded, expected)
     assert padded.dtype.isnative
-
-
-def test_pad_lists_of_features(rng):
-    rows = rng.normal(size=(6, 4)).astype("float32")
-    padded = utils.pad_lists(rows, group_sizes=[1, 5], padding_value=0.0)
-    assert padded.dtype == np.float32
-    np.testing.assert_array_equal(padded, [[rows[0], *np.zeros((4, 4))], rows[1:]])
+    assert padded.dtype.itemsize <= np.asarray(values).itemsize
 
 
 GROUPS = [
@@ -69,10 +67,8 @@ pad = functools.partial(utils.pad_lists, [1, 2])
 unpad, merge = utils.unpad_lists, utils.merge_state
 exclude = functools.partial(utils.exclude_items, [[0.1, 0.2]])
 BOTH_SHAPES = "(batch, n) or (batch, time, n). Received: y_pred.shape=(1, 2), item_ids."
-OTHER_LISTS = (
-    "the shape (batch, list_size, ...), with the number and size of the lists "
-)
-OTHER_LISTS += "that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
+LENGTHS = "the shape (batch, list_size, ...), with the number and size of the lists "
+LENGTHS += "that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
 NO_SIZE = "should be a positive integer or None."
 OTHER_MASK = "mask.shape=(1, 1), labels.shape=("
 OTHER_KEPT = "and `keep` the shape (batch, n) or (batch, time, n). Received: y_pred.sha"
@@ -85,7 +81,7 @@ ERRORS = [
     (lambda: pad(), "Either `group_sizes` or `group_ids` should be given. Received:"),
     (lambda: pad(group_sizes=[2], list_size=0), NO_SIZE),
     (lambda: utils.pad_lists(["a"], group_sizes=[1]), "of shape (1,) and dtype <U1"),
-    (lambda: unpad([[1, 2]], group_sizes=[3]), OTHER_LISTS),
+    (lambda: unpad([[1, 2]], group_sizes=[3]), LENGTHS),
     # The ids of other lists, such as of those for validation.
     (lambda: unpad(np.ones((3, 4)), group_ids=["b", "c", "b"]), "2 groups of up to 2 "),
     (lambda: unpad(np.ones((3, 4)), group_sizes=[4, 0]), "2 groups of up to 4 rows"),
@@ -175,11 +171,6 @@ def test_pad_lists_takes_one_column_at_a_time():
     message = r"`pad_lists\(values, group_sizes=\.\.\., .*Received: \[0.3, 0.2\] by pos"
     with pytest.raises(TypeError, match=message):
         utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])
-
-
-def test_mask_labels():
-    masked = utils.mask_labels([[2, 1], [0, 3]], [[True, False], [1, 0]])
-    assert_equal(masked, [[2, -1], [0, -1]])
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="one way is enough")

@@ -1,6 +1,7 @@
 """A checkout is all that the tests need: what lies beside it only adds cases."""
 
 import ast
+import math
 import os
 import pathlib
 import re
@@ -17,7 +18,8 @@ FOLDERS = ["tests", "benchmarks", "examples", "docs", "keras_rank", ".ci"]
 SOURCES = [path for each in FOLDERS for path in sorted((ROOT / each).rglob("*.py"))]
 SOURCES = [path for path in [*SOURCES, *ROOT.glob("*.py")] if path != ELSEWHERE]
 # Of a machine, not of the system: `/proc` and `/dev` are the same on each.
-OUTSIDE = re.compile(r"(\.\.|~|/(data|home|mnt|opt|root|srv|tmp|usr|var))/")
+OF_MACHINES = "/(data|home|mnt|opt|root|srv|tmp|usr|var)"
+OUTSIDE = re.compile(rf"([\w./-]*/)?\.\.(/|$)|(~|{OF_MACHINES})/")
 OF_HOME = ("expanduser", "home")
 
 
@@ -34,46 +36,34 @@ def paths_outside(source, depth):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             known.setdefault(node.targets[0].id, depth_of(node.value, known))
     for node in filter(lambda node: isinstance(node, ast.expr), ast.walk(tree)):
-        depth = depth_of(node, known)
         text = str(node.value) if isinstance(node, ast.Constant) else ""
         of_home = getattr(node, "attr", "") in OF_HOME
-        if (depth is not None and depth < 0) or OUTSIDE.match(text) or of_home:
+        if depth_of(node, known) < 0 or OUTSIDE.match(text) or of_home:
             yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
 def depth_of(node, known):
-    """How many folders below the root a path is that starts at `__file__`."""
+    """How many folders below the root a path is at least that starts at `__file__`."""
     match node:
         case ast.Name():
-            return known.get(node.id)
-        case ast.Attribute(attr="parent"):
-            return plus(depth_of(node.value, known), -1)
-        case ast.Subscript(value=ast.Attribute(attr="parents"), slice=ast.Constant()):
-            return plus(depth_of(node.value.value, known), -1 - node.slice.value)
-        case ast.BinOp(op=ast.Div()):
-            return joined(depth_of(node.left, known), [node.right])
+            return known.get(node.id, math.inf)
+        case ast.Attribute(value=path, attr="parent"):
+            return depth_of(path, known) - 1
+        case ast.Subscript(
+            value=ast.Attribute(value=path, attr="parents"),
+            slice=ast.Constant(value=more),
+        ):
+            return depth_of(path, known) - 1 - more
+        case ast.BinOp(left=path, op=ast.Div()):
+            return depth_of(path, known) + 1
         case ast.Call(func=ast.Attribute(attr="dirname"), args=[path]):
-            return plus(depth_of(path, known), -1)
-        case ast.Call(args=[path, *names]) if depth_of(path, known) is not None:
+            return depth_of(path, known) - 1
+        case ast.Call(func=ast.Attribute(value=path, attr="absolute" | "resolve")):
+            return depth_of(path, known)
+        case ast.Call(args=[path, *names]):
             # `Path`, `str`, `os.path.join` and their like.
-            return joined(depth_of(path, known), names)
-        case ast.Call(func=ast.Attribute(value=path, attr=called), args=names):
-            if called in ("absolute", "joinpath", "resolve"):
-                return joined(depth_of(path, known), names)
-    return None
-
-
-def joined(depth, names):
-    for name in names:
-        parts = name.value if isinstance(name, ast.Constant) else "one"
-        for part in str(parts).strip("/").split("/"):
-            depth = plus(depth, -1 if part == ".." else 1)
-    return depth
-
-
-def plus(depth, steps):
-    """What is outside stays there, wherever it goes from there."""
-    return depth if depth is None or depth < 0 else depth + steps
+            return depth_of(path, known) + len(names)
+    return math.inf
 
 
 def test_no_source_names_a_path_outside():

@@ -913,13 +913,7 @@ def test_rax(lists):
             expected = getattr(rax, name)(each, labels, **how)
             found = named("rax", row, k, "shuffle_ties=False" if takes_cutoff else None)
             agree(found, expected, (labels, each), 1e-5)
-
-
-@pytest.mark.slow
-def test_weights_of_rax(lists):
-    import rax
-
-    labels, scores = lists
+    # What the page says of weights.
     weights = np.random.default_rng(5).choice([0.5, 1.0, 3.0], labels.shape)
     weights = weights.astype("float32")
     gains = 2.0**labels - 1.0

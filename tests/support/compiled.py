@@ -5,6 +5,8 @@ import functools
 import keras
 import pytest
 
+BACKEND = keras.backend.backend()
+
 
 def _jax_jit(metric):
     import jax
@@ -41,47 +43,31 @@ def _torch_compile(metric):
 
 
 _WAYS = {
-    "jax.jit": _jax_jit,
-    "tf.function": _tf_function,
-    "tf.function with XLA": functools.partial(_tf_function, jit_compile=True),
-    "torch.compile": _torch_compile,
+    "jax": {"jax.jit": _jax_jit},
+    "tensorflow": {
+        "tf.function": _tf_function,
+        "tf.function with XLA": functools.partial(_tf_function, jit_compile=True),
+    },
+    "torch": {"torch.compile": _torch_compile},
 }
+
+
+def is_old_torch():
+    """Whether this is torch 2.6, whose compiler fails where a seed is hashed."""
+    import torch
+
+    return tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+
+
+# Those of this backend, if its version can take them.
+WAYS = _WAYS.get(BACKEND, {})
+if BACKEND == "torch" and is_old_torch():
+    WAYS = {}
 
 # One graph on torch, which takes what Keras does to be traced as well.
 in_one_graph = pytest.mark.skipif(
     keras.__version__ < "3.15", reason="torch can't trace the trees of older ones"
 )
-
-_BACKENDS = {"jax": "jax", "tf": "tensorflow", "torch": "torch"}
-
-
-def is_here(way):
-    """Whether the way belongs to this backend."""
-    return _BACKENDS[way.partition(".")[0]] == keras.backend.backend()
-
-
-def skip_unless_here(way):
-    """Skips the test where the way belongs to another backend, or does not work."""
-    if not is_here(way):
-        pytest.skip(f"{way} is a way of {_BACKENDS[way.partition('.')[0]]}")
-    if not works_here(way):
-        pytest.skip("the compiler of torch 2.6 fails where a seed is hashed")
-
-
-def works_here(way):
-    """Whether the way belongs to this backend, and its version can take it."""
-    return is_here(way) and not (way == "torch.compile" and _is_too_old())
-
-
-def _is_too_old():
-    import torch
-
-    major, minor, *_ = torch.__version__.split(".")
-    return (int(major), int(minor)) < (2, 13)
-
-
-# Those of this backend.
-WAYS = {way: make for way, make in _WAYS.items() if works_here(way)}
 
 
 def function(way, call):

@@ -6,11 +6,6 @@ EXCEPTIONS = {
         AssertionError,
         "Keras's functions cast float64 to float32 on torch",
     ),
-    ("torch", "test_functions_compile"): (
-        RuntimeError,
-        "the reference does not know that torch.compile traces it, which can't trace "
-        "the frame that tells whether a loss is called",
-    ),
 }
 # Cases of which float32 holds the values in full.
 PASS = {

@@ -29,28 +29,22 @@ class Case:
     relevance: Callable[[float], float] | None = oracle.at_least_one
     # Arguments of the oracle that differ from these.
     oracle_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # Whether the value lies between the lowest and 1, and is 1 for a perfect order.
-    lowest: float = 0.0
-    in_unit_interval: bool = True
-    perfect_is_one: bool = True
-    # Whether the value has ties to break, is the mean over their orders if these are
-    # averaged, and leaves lists out whatever `empty_value` is.
-    breaks_ties: bool = True
+    # Whether the value is the mean over the orders of tied items if these are averaged,
+    # and leaves lists out whatever `empty_value` is.
     averages_ties: bool = True
     leaves_out_empty: bool = False
     # Whether it takes a cutoff.
     has_cutoff: bool = True
-    # Whether a cutoff beyond the list is the same as none.
-    ignores_longer_cutoffs: bool = True
-    # The value of labels 3, 0, 1 if nothing is retrieved.
-    worst: float = 0.0
     # Whether the digits of a label are those of several subtopics.
     has_digits: bool = False
-    # Whether the value is the same in any order of the items.
-    ignores_item_order: bool = True
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def ignores_longer_cutoffs(self) -> bool:
+        """Whether a cutoff beyond the list is the same as none: it divides nothing."""
+        return not {"k", "maximum"} & {*map(str, self.arguments.values())}
 
     def make(self, **arguments: Any) -> metrics.RankingMetric:
         return self.metric(**self._taken(arguments))
@@ -107,6 +101,8 @@ def label_from_2(label: float) -> float:
     return label if label >= 2 else 0.0
 
 
+CORRELATES: dict[str, Any] = {"relevance": None, "averages_ties": False}
+CORRELATES |= {"leaves_out_empty": True, "has_cutoff": False}
 CASES = [
     *cases(
         metrics.ExpectedReciprocalRank,
@@ -117,7 +113,6 @@ CASES = [
             {"max_grade": 5, "relevance_threshold": 2.0},
             oracle.binary(2.0),
         ),
-        perfect_is_one=False,
     ),
     *cases(
         metrics.NDCG,
@@ -140,18 +135,11 @@ CASES = [
             oracle.exponential,
             {"rank_discount_fn": lambda rank: 0.7 ** (rank - 1)},
         ),
-        in_unit_interval=False,
-        perfect_is_one=False,
-    ),
-    Case(
-        "map",
-        metrics.MeanAveragePrecision,
-        functional.average_precision,
-        perfect_is_one=False,
     ),
     *cases(
         metrics.MeanAveragePrecision,
         functional.average_precision,
+        ("map",),
         ("map, clipped", {"normalizer": "clipped"}),
         (
             "map of the retrieved, from grade 3",
@@ -165,31 +153,21 @@ CASES = [
         functional.precision,
         ("precision",),
         ("precision of the retrieved", {"denominator": "retrieved"}),
-        perfect_is_one=False,
+        ("precision of k", {"denominator": "k"}),
     ),
-    Case(
-        "precision of k",
-        metrics.PrecisionAtK,
-        functional.precision,
-        {"denominator": "k"},
-        perfect_is_one=False,
-        ignores_longer_cutoffs=False,
-    ),
-    Case("recall", metrics.RecallAtK, functional.recall, perfect_is_one=False),
-    Case(
-        "recall, clipped",
+    *cases(
         metrics.RecallAtK,
         functional.recall,
-        {"normalizer": "clipped"},
+        ("recall",),
+        ("recall, clipped", {"normalizer": "clipped"}),
     ),
     Case("hit rate", metrics.HitRate, functional.hit_rate),
-    Case("f1", metrics.F1AtK, functional.f1, perfect_is_one=False),
+    Case("f1", metrics.F1AtK, functional.f1),
     *cases(
         metrics.FBetaAtK,
         functional.f_beta,
         ("f-beta",),
         ("f-beta of 0.3, of the retrieved", {"beta": 0.3, "denominator": "retrieved"}),
-        perfect_is_one=False,
     ),
     Case(
         "map at r", metrics.MeanAveragePrecisionAtR, functional.average_precision_at_r
@@ -204,11 +182,6 @@ CASES = [
             {"gain_fn": "exponential", "max_grade": 4},
             oracle.exponential,
         ),
-        perfect_is_one=False,
-    ),
-    *cases(
-        metrics.RankBiasedPrecision,
-        functional.rank_biased_precision,
         ("rbp, normalized", {"normalized": True}),
         (
             "rbp of grades from 2, normalized",
@@ -221,83 +194,41 @@ CASES = [
             label_from_2,
         ),
     ),
-    Case("bpref", metrics.BPref, functional.bpref, perfect_is_one=False),
+    Case("bpref", metrics.BPref, functional.bpref),
     Case(
         "fall-out",
         metrics.FallOut,
         functional.fall_out,
         relevance=lambda label: float(label < 1.0),
-        perfect_is_one=False,
     ),
     Case(
         "arp",
         metrics.AverageRelevancePosition,
         functional.average_relevance_position,
-        in_unit_interval=False,
-        perfect_is_one=False,
         leaves_out_empty=True,
-        worst=3.0,
     ),
-    *(
-        Case(
-            name,
-            metrics.PairwiseAccuracy,
-            functional.pairwise_accuracy,
-            arguments,
-            relevance=None,
-            perfect_is_one=False,
-            breaks_ties=False,
-            averages_ties=not arguments,
-            leaves_out_empty=True,
-        )
-        for name, arguments in (
-            ("pairwise accuracy", {}),
-            ("pairwise accuracy, tied pairs wrong", {"tied_value": 0.0}),
-        )
+    *cases(
+        metrics.PairwiseAccuracy,
+        functional.pairwise_accuracy,
+        ("pairwise accuracy", {}, None),
+        ("pairwise accuracy, tied pairs wrong", {"tied_value": 0.0}, None, {}, False),
+        leaves_out_empty=True,
     ),
-    *(
-        Case(
-            name,
-            metric,
-            function,
-            relevance=None,
-            lowest=-1.0,
-            breaks_ties=False,
-            averages_ties=False,
-            leaves_out_empty=True,
-            has_cutoff=False,
-        )
-        for name, metric, function in (
-            ("kendall's tau", metrics.KendallTau, functional.kendall_tau),
-            (
-                "spearman's correlation",
-                metrics.SpearmanCorrelation,
-                functional.spearman_correlation,
-            ),
-        )
-    ),
+    Case("kendall's tau", metrics.KendallTau, functional.kendall_tau, **CORRELATES),
     Case(
-        "alpha-ndcg", metrics.AlphaNDCG, functional.alpha_ndcg, in_unit_interval=False
+        "spearman's correlation",
+        metrics.SpearmanCorrelation,
+        functional.spearman_correlation,
+        **CORRELATES,
     ),
-    Case(
-        "alpha-dcg",
-        metrics.AlphaDCG,
-        functional.alpha_dcg,
-        in_unit_interval=False,
-        perfect_is_one=False,
-    ),
+    Case("alpha-ndcg", metrics.AlphaNDCG, functional.alpha_ndcg),
+    Case("alpha-dcg", metrics.AlphaDCG, functional.alpha_dcg),
     Case(
         "err-ia",
         metrics.ExpectedReciprocalRankIA,
         functional.expected_reciprocal_rank_ia,
-        perfect_is_one=False,
     ),
-    Case(
-        "precision-ia",
-        metrics.PrecisionIA,
-        functional.precision_ia,
-        perfect_is_one=False,
-    ),
+    Case("precision-ia", metrics.PrecisionIA, functional.precision_ia),
     Case("subtopic recall", metrics.SubtopicRecall, functional.subtopic_recall),
 ]
 
@@ -325,9 +256,6 @@ OF_SUBTOPICS = [
         arguments=arguments,
         oracle_arguments={"topics": oracle.digits},
         has_digits=True,
-        perfect_is_one=False,
-        ignores_item_order=case.metric is not metrics.AlphaNDCG,
-        ignores_longer_cutoffs=not {"normalizer", "denominator"} & {*arguments},
     )
     for case in CASES
     if case.metric.takes_subtopics

@@ -18,7 +18,7 @@ from keras_rank.arguments import (
     check_share,
     check_ties_broken,
 )
-from keras_rank.arrays.arithmetic import highest, running_total
+from keras_rank.arrays.arithmetic import highest
 from keras_rank.backends import Tensor, backend
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.metrics.binary import MeanAveragePrecision
@@ -109,7 +109,7 @@ class IPrec(RankingMetric):
         needed = np.floor(numbers * self.recall + self.rounding)
         needed = ops.convert_to_tensor(needed, lists.dtype)
         needed = ops.take(needed, ops.cast(lists.number_relevant, "int32"))
-        found = running_total(lists.relevance_by_rank(ranking))
+        found = backend.running_total(lists.relevance_by_rank(ranking))
         is_enough = found >= needed[:, None]
         return highest(backend.where(is_enough, found / ranking.ranks, 0.0))
 
