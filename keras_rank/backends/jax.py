@@ -183,8 +183,7 @@ def scalar(value: int) -> Tensor:
 
 
 def read(tensors: Sequence[Tensor]) -> list[Array]:
-    found: list[Array] = jax.device_get(list(tensors))
-    return found
+    return list(jax.device_get(list(tensors)))
 
 
 def waiting_for(tensors: Any) -> Callable[[], Any]:
