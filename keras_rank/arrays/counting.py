@@ -4,7 +4,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from keras import ops
 
@@ -12,9 +12,8 @@ from keras_rank.arrays.arithmetic import none_of, size_of
 from keras_rank.arrays.limits import are_ranked_as, as_compared, range_of
 from keras_rank.arrays.selection import is_long, largest_or_nan
 from keras_rank.backends import Tensor, backend
+from keras_rank.backends.generic import Pair, Side
 
-# Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
-Pair: TypeAlias = tuple[Tensor, Tensor]
 Matches: TypeAlias = Callable[..., Tensor]
 
 
@@ -237,9 +236,7 @@ def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
     return _searched(in_order, thresholds, "right")
 
 
-def _searched(
-    in_order: Tensor, thresholds: Tensor, side: Literal["left", "right"]
-) -> Tensor:
+def _searched(in_order: Tensor, thresholds: Tensor, side: Side) -> Tensor:
     """Counts the entries of sorted rows below each threshold, or up to it."""
     holds = operator.lt if side == "left" else operator.le
     bisect = functools.partial(_bisected, holds, (in_order, thresholds))

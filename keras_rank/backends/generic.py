@@ -24,6 +24,12 @@ from keras_rank import backends
 Tensor: TypeAlias = Any
 Array: TypeAlias = np.ndarray[Any, Any]
 
+# Two tensors; a way to a result; what makes a tensor of numbers; where to search.
+Pair: TypeAlias = tuple[Tensor, Tensor]
+Way: TypeAlias = Callable[[], Any]
+Make: TypeAlias = Callable[..., Tensor]
+Side: TypeAlias = Literal["left", "right"]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
 Result = TypeVar("Result")
@@ -88,9 +94,7 @@ def known(condition: Tensor | bool) -> bool | None:
     return bool(condition) if backends.backend.is_concrete(condition) else None
 
 
-def branch(
-    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
-) -> Any:
+def branch(holds: Tensor | bool, short: Way, whole: Way) -> Any:
     """Returns `whole()`, or the same result by a shorter way where a condition holds.
 
     `whole` is always right. It is the only way in code compiled for an accelerator,
@@ -110,7 +114,7 @@ def branch(
     return backends.backend.cond(holds, short, whole)
 
 
-def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
+def cond(holds: Tensor, short: Way, whole: Way) -> Any:
     """A branch of a graph on a CPU, where the backend has graphs with branches."""
     return whole()
 
@@ -355,18 +359,16 @@ def constant(value: Tensor | float, like: Tensor) -> Tensor:
     return ops.convert_to_tensor(value, like.dtype)
 
 
-def made_once(
-    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
-) -> Tensor:
-    """Returns `function(*numbers)`, computed once where that is worth keeping.
+def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
+    """Returns `make(*numbers)`, computed once where that is worth keeping.
 
     Args:
-        function: function of numbers.
+        make: function of numbers.
         *numbers: its arguments.
         size: the number of entries of the result.
         like: tensor on the device of the result.
     """
-    return function(*numbers)
+    return make(*numbers)
 
 
 def detached(x: Tensor) -> Tensor:
@@ -725,9 +727,7 @@ def sorts_along() -> bool:
     return False
 
 
-def sorted_descending(
-    scores: Tensor, keys: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def sorted_descending(scores: Tensor, keys: Tensor | None = None) -> Pair:
     """Returns the scores of each row and their positions, sorted by score and key.
 
     The highest scores come first, and of equal ones the largest int32 keys. Without
@@ -757,18 +757,13 @@ def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return backends.backend.take(x, order), backends.backend.take(keys, order)
 
 
-def search_rows(
-    in_order: Tensor,
-    thresholds: Tensor,
-    side: Literal["left", "right"],
-    bisect: Callable[[], Tensor],
-) -> Tensor:
+def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Way) -> Tensor:
     """Counts the entries of sorted rows below thresholds, or up to them.
 
     Keras's `searchsorted` searches only a single row.
 
     Args:
-        in_order: tensor of shape `(batch, size)`, the smallest entries first.
+        rows: tensor of shape `(batch, size)`, the smallest entries first.
         thresholds: tensor of shape `(batch, number)`.
         side: `"left"` to count the entries below, `"right"` to include equal ones.
         bisect: function without arguments that returns the same by bisection.

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_rank import backends
 from keras_rank.backends import branches, generic
-from keras_rank.backends.generic import Array, Class, Result, Tensor
+from keras_rank.backends.generic import Array, Class, Make, Pair, Result, Tensor, Way
 
 # XLA compares with many thresholds in one pass.
 MOST_COMPARISONS = 64
@@ -42,7 +42,7 @@ def is_concrete(x: Tensor) -> bool:
 cached_property, kept = branches.cached_property, branches.kept
 
 
-def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
+def cond(holds: Tensor, short: Way, whole: Way) -> Any:
     ways = (_over_shards(holds, branches.forgetful(way)) for way in (short, whole))
     return ops.cond(holds, *ways)
 
@@ -183,8 +183,7 @@ def scalar(value: int) -> Tensor:
 
 
 def read(tensors: Sequence[Tensor]) -> list[Array]:
-    found: list[Array] = jax.device_get(list(tensors))
-    return found
+    return list(jax.device_get(list(tensors)))
 
 
 def waiting_for(tensors: Any) -> Callable[[], Any]:
@@ -210,19 +209,17 @@ def widest(dtype: str) -> str:
     return str(jax.dtypes.canonicalize_dtype(dtype))
 
 
-def made_once(
-    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
-) -> Tensor:
+def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
     """On an accelerator, a constant of the program."""
     if not backends.backend.on_accelerator():
-        return function(*numbers)
-    return ops.convert_to_tensor(_made_once(function, *numbers))
+        return make(*numbers)
+    return ops.convert_to_tensor(_made_once(make, *numbers))
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once(function: Callable[..., Tensor], *numbers: Any) -> Array:
+def _made_once(make: Make, *numbers: Any) -> Array:
     with jax.ensure_compile_time_eval():
-        return np.asarray(jax.jit(lambda: function(*numbers))())
+        return np.asarray(jax.jit(lambda: make(*numbers))())
 
 
 def has_float64() -> bool:
@@ -434,9 +431,7 @@ def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
     return _sorted_together(*map(_sortable_bits, keys), values)[-1]
 
 
-def sorted_descending(
-    scores: Tensor, keys: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def sorted_descending(scores: Tensor, keys: Tensor | None = None) -> Pair:
     if not sorts_along() or scores.dtype != "float32":
         return generic.sorted_descending(scores, keys)
     by = [_sortable_bits(-scores)] + ([] if keys is None else [-1 - keys])

@@ -3,14 +3,14 @@
 import contextlib
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_rank.backends import generic
-from keras_rank.backends.generic import Array, Tensor
+from keras_rank.backends.generic import Array, Side, Tensor, Way
 
 # Comparing with a threshold takes NumPy longer than others.
 MOST_COMPARISONS = 8
@@ -231,13 +231,8 @@ def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return _flipped(pairs.astype("int32")).view("float32"), keys
 
 
-def search_rows(
-    in_order: Tensor,
-    thresholds: Tensor,
-    side: Literal["left", "right"],
-    bisect: Callable[[], Tensor],
-) -> Tensor:
+def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Way) -> Tensor:
     number = np.empty(thresholds.shape, "int32")
-    for row, of_row, found in zip(in_order, thresholds, number, strict=True):
+    for row, of_row, found in zip(rows, thresholds, number, strict=True):
         found[:] = row.searchsorted(of_row, side)
     return number

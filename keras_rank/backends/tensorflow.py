@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_rank import backends
 from keras_rank.backends import branches, generic
-from keras_rank.backends.generic import Class, Function, Result, Tensor
+from keras_rank.backends.generic import Class, Function, Make, Result, Tensor, Way
 
 # Larger constants would make graphs as large as the lists.
 _LARGEST_CONSTANT = 4096
@@ -34,7 +34,7 @@ def is_concrete(x: Tensor) -> bool:
 cached_property, kept = branches.cached_property, branches.kept
 
 
-def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
+def cond(holds: Tensor, short: Way, whole: Way) -> Any:
     return ops.cond(holds, branches.forgetful(short), branches.forgetful(whole))
 
 
@@ -117,23 +117,21 @@ def constant(value: float, like: Tensor) -> Tensor:
     return _made_once(ops.convert_to_tensor, value, like.dtype, device=like.device)
 
 
-def made_once(
-    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
-) -> Tensor:
+def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
     """In a graph, as a constant."""
     if size > _LARGEST_CONSTANT:
-        return function(*numbers)
+        return make(*numbers)
     if tf.executing_eagerly():
-        return _made_once(function, *numbers, device=like.device)
+        return _made_once(make, *numbers, device=like.device)
     with tf.init_scope():
-        made = function(*numbers).numpy()
+        made = make(*numbers).numpy()
     return ops.convert_to_tensor(made)
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once(function: Callable[..., Tensor], *numbers: Any, device: str) -> Tensor:
+def _made_once(make: Make, *numbers: Any, device: str) -> Tensor:
     with tf.device(device):
-        return function(*numbers)
+        return make(*numbers)
 
 
 @contextlib.contextmanager

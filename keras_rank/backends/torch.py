@@ -5,7 +5,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_rank import backends
 from keras_rank.backends import generic, numpy, torch_graphs
-from keras_rank.backends.generic import Array, Tensor
+from keras_rank.backends.generic import Array, Make, Pair, Side, Tensor, Way
 
 enter, lasting = torch_graphs.enter, torch_graphs.lasting
 register_tree, require = torch_graphs.register_tree, torch_graphs.require
@@ -152,18 +152,16 @@ def _constant(value: float, dtype: Any, device: Any) -> Tensor:
         return torch.tensor(value, dtype=dtype, device=device)
 
 
-def made_once(
-    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
-) -> Tensor:
+def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
-        return function(*numbers)
-    return _made_once(function, *numbers, device=like.device)
+        return make(*numbers)
+    return _made_once(make, *numbers, device=like.device)
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once(function: Callable[..., Tensor], *numbers: Any, device: Any) -> Tensor:
+def _made_once(make: Make, *numbers: Any, device: Any) -> Tensor:
     with lasting():
-        return function(*numbers).to(device)
+        return make(*numbers).to(device)
 
 
 def detached(x: Tensor) -> Tensor:
@@ -425,9 +423,7 @@ def sort(x: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(array, axis=1))
 
 
-def sorted_descending(
-    scores: Tensor, keys: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def sorted_descending(scores: Tensor, keys: Tensor | None = None) -> Pair:
     is_cuda = getattr(scores, "is_cuda", False)
     if keys is None and is_cuda:
         found: tuple[Tensor, Tensor] = torch.sort(scores, dim=1, descending=True)
@@ -456,12 +452,6 @@ def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return in_order, of_entries
 
 
-def search_rows(
-    in_order: Tensor,
-    thresholds: Tensor,
-    side: Literal["left", "right"],
-    bisect: Callable[[], Tensor],
-) -> Tensor:
-    return torch.searchsorted(
-        in_order.contiguous(), thresholds.contiguous(), side=side, out_int32=True
-    )
+def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Way) -> Tensor:
+    rows, thresholds = rows.contiguous(), thresholds.contiguous()
+    return torch.searchsorted(rows, thresholds, side=side, out_int32=True)

@@ -215,11 +215,8 @@ def _ranked(
     order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
 ) -> tuple[DenseLists | SparseLists, Ranking]:
     """Lists and their order, by one program if sizes don't depend on values."""
-    dtype, spec = order
-    if spec.by_steps:
-        kind = Kind(spec.of_targets, dtype, spec.k)
-        lists = backend.enter(standardize, kind, batch)
-        return lists, rank_by_scores(spec, lists, key)
+    if order[1].by_steps:
+        return _ranked_lists(order, batch, key)
     return backend.enter(_ranked_lists, order, batch, key)
 
 
@@ -227,7 +224,7 @@ def _ranked_lists(
     order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
 ) -> tuple[DenseLists | SparseLists, Ranking]:
     dtype, spec = order
-    lists = standardize(Kind(spec.of_targets, dtype, spec.k), batch)
+    lists = spec.step(standardize, Kind(spec.of_targets, dtype, spec.k), batch)
     return lists, rank_by_scores(spec, lists, key)
 
 

@@ -275,14 +275,8 @@ def _target_lists(
             wide = backend.where(is_target, within_limits(wide), 0.0)
         grades = within_limits(cast_finite(labels, dtype))
         grades = backend.where(is_target, grades, 0.0)
+    # Without items, one that was not retrieved avoids an axis of size 0.
+    items = items if has_catalogue else 1
     return TargetLists(
-        labels=grades,
-        wide_labels=wide,
-        mask=is_target,
-        list_weights=weights,
-        ids=ids,
-        can_be_found=can_be_found,
-        has_items=has_items,
-        # Without targets, one that was not retrieved avoids an axis of size 0.
-        items=items if has_catalogue else 1,
+        grades, wide, is_target, weights, ids, can_be_found, has_items, items
     )
