@@ -5,7 +5,6 @@ place those of the same name in the module of the backend. Keras has imported it
 backend by then, so that module may import it at the top.
 """
 
-import importlib
 import types
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,18 @@ import keras
 from keras_rank.backends import generic
 from keras_rank.backends.generic import Array, Tensor
 
+_name = keras.backend.backend()
 if TYPE_CHECKING:
     backend = generic
 else:
-    _own = importlib.import_module(f"{__name__}.{keras.backend.backend()}")
+    if _name == "jax":
+        from keras_rank.backends import jax as _own
+    elif _name == "tensorflow":
+        from keras_rank.backends import tensorflow as _own
+    elif _name == "torch":
+        from keras_rank.backends import torch as _own
+    else:
+        from keras_rank.backends import numpy as _own
     backend = types.SimpleNamespace(**vars(generic) | vars(_own))
 
 __all__ = ["Array", "Tensor", "backend"]

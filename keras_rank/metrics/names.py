@@ -116,7 +116,7 @@ _ARGUMENT = r""" *(\w+) *= *('[\w.+-]+'|"[\w.+-]+"|[\w.+-]+) *"""
 _EACH = _ARGUMENT.replace("(", "(?:")
 _STRING = re.compile(
     rf"(?P<stem>(?P<name>[\w-]+?)(?:\((?P<arguments>{_EACH}(?:,{_EACH})*)\))?)"
-    r"(?:(?P<sign>@|_at_|_|\.)(?P<k>[0-9]{1,18}|[0-9]?\.[0-9]{1,18}))?",
+    r"(?:(?P<sign>@|_at_|_|\.)(?P<k>[0-9]{1,18}))?",
     re.ASCII,
 )
 _NUMBER = re.compile(
@@ -137,14 +137,14 @@ class Parts(NamedTuple):
     Attributes:
         name: the name of the metric.
         arguments: its arguments, by name.
-        k: the cutoff, a number, `None` without one.
+        k: the cutoff, `None` without one.
         sign: what is before the cutoff: `"@"`, `"_at_"`, `"_"` or `"."`.
         stem: the string up to there.
     """
 
     name: str
     arguments: dict[str, Any]
-    k: Any
+    k: int | None
     sign: str
     stem: str
 
@@ -160,7 +160,7 @@ def parts_of(string: str) -> Parts | None:
         if argument in arguments:
             raise ValueError(f"`{argument}` should be given once. Received: {string!r}")
         arguments[argument] = _value_of(text)
-    return Parts(name, arguments, k and _value_of(k), sign or "", stem)
+    return Parts(name, arguments, None if k is None else int(k), sign or "", stem)
 
 
 def _value_of(text: str) -> Any:

@@ -152,10 +152,10 @@ def members_of(
 
 def by_rules(string: str, rules: str) -> Member:
     """Returns the metric of a string, with the string as its name."""
-    parts = parts_of(string)
-    of_trec_eval = parts and trec_eval.metric_of(string, parts, rules)
+    of_trec_eval = trec_eval.metric_of(string, rules)
     if of_trec_eval is not None:
         return of_trec_eval
+    parts = parts_of(string)
     if parts is not None and parts.name in _JUDGED:
         check_arguments(string, parts, ())
         return Judged(parts.k, denominator="retrieved", name=string)

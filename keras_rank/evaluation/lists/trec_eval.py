@@ -5,6 +5,7 @@ their mean. What they return for a list is what trec_eval prints for a query.
 """
 
 import itertools
+import re
 from collections.abc import Iterable
 from typing import Any, Unpack
 
@@ -22,7 +23,7 @@ from keras_rank.arrays.arithmetic import highest
 from keras_rank.backends import Tensor, backend
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.metrics.binary import MeanAveragePrecision
-from keras_rank.metrics.names import Parts, check_arguments
+from keras_rank.metrics.names import check_arguments, parts_of
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
@@ -118,31 +119,36 @@ class IPrec(RankingMetric):
         return {**super().get_config(), **own}
 
 
-# Their names in trec_eval and ir_measures, with `(rel)` for a level, and the sign
-# before a share of the relevant items.
+# Their names in trec_eval and ir_measures, with `(rel)` for a level, and `@` where a
+# share of the relevant items follows.
 _NAMES: dict[type[RankingMetric], str] = {
     NumQ: "num_q NumQ",
     NumRet: "num_ret NumRet",
     NumRel: "num_rel NumRel NumRel(rel)",
     NumRelRet: "num_rel_ret NumRet(rel)",
     GeometricMeanAveragePrecision: "gm_map",
-    IPrec: "iprec@ IPrec@ IPrec(rel)@ iprec_at_recall_",
+    IPrec: "iprec@ IPrec@ IPrec(rel)@",
 }
 _CLASSES = {name: kind for kind, all_ in _NAMES.items() for name in all_.split()}
+_SHARE = re.compile(r"(.+?)(?:@|_at_recall_)([0-9]*\.?[0-9]+)")
 
 
-def metric_of(string: str, parts: Parts, rules: str) -> RankingMetric | None:
+def metric_of(string: str, rules: str) -> RankingMetric | None:
     """Returns the metric of a string, `None` if it is not one of these."""
+    of_share = _SHARE.fullmatch(string)
+    parts = parts_of(of_share[1] if of_share else string)
+    if parts is None or parts.sign:
+        return None
     level = "(rel)" if parts.arguments else ""
-    kind = _CLASSES.get(parts.name + level + parts.sign)
+    kind = _CLASSES.get(parts.name + level + ("@" if of_share else ""))
     if kind is None:
         return None
     check_arguments(string, parts, ["rel"] if level else [])
     arguments: dict[str, Any] = {"name": string, "seed": 0}
     if level:
         arguments["relevance_threshold"] = check_positive("rel", parts.arguments["rel"])
-    if kind is IPrec:
-        arguments["recall"] = parts.k
+    if of_share:
+        arguments["recall"] = float(of_share[2])
         arguments["rounding"] = 0.9 if rules == "trec_eval-9" else 0.5
     return kind(**arguments)
 

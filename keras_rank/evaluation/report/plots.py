@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_rank.evaluation.report.table import Table, required, rows_where
+from keras_rank.evaluation.report.table import Table, needing, rows_where
 
 # The longest name of a row, and of a model, that leaves room for the plot.
 _LONGEST = 32
@@ -42,7 +42,8 @@ _PAGE_STYLE: Any = {
 
 def require_matplotlib(what: str) -> None:
     """Raises unless Matplotlib is installed."""
-    required("matplotlib", what, "Matplotlib, which the extra `plot` installs")
+    with needing(what, "Matplotlib, which the extra `plot` installs", "matplotlib"):
+        import matplotlib  # noqa: F401
 
 
 def axes_of(ax: Any, rows: int | None = None) -> Any:

@@ -1,7 +1,7 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
+import contextlib
 import html
-import importlib
 import itertools
 import json
 import math
@@ -175,19 +175,22 @@ class Table:
         return [f"* {self.marks.meaning}"] * bool(has_meaning) + self.notes
 
 
-def required(module: str, what: str, called: str) -> Any:
-    """A module that something needs. Raises unless it is installed."""
+@contextlib.contextmanager
+def needing(what: str, called: str, name: str) -> Iterator[None]:
+    """Imports within it say what needs them, where they are not installed."""
     try:
-        return importlib.import_module(module)
+        yield
     except ImportError as error:
         raise ImportError(
-            f"`{what}` needs {called}: `pip install {module}`. Received: {error}"
+            f"`{what}` needs {called}: `pip install {name}`. Received: {error}"
         ) from error
 
 
 def pandas() -> Any:
     """The module. Raises unless it is installed."""
-    return required("pandas", "to_pandas", "pandas")
+    with needing("to_pandas", "pandas", "pandas"):
+        import pandas
+    return pandas
 
 
 def without_notes(table: Table) -> Table:
