@@ -280,7 +280,7 @@ def errors(x, labels, ids):
     yield (Batches(x, number=None), None, "query"), "`x` should be .*, and end. Rec"
     both = {**named, "query": ids}
     yield (Batches(both), None, "query"), "`labels` should be .* has no targets. Rec"
-    yield (Batches(x, labels), None, "query"), "`group_ids` should be values for each"
+    yield (Batches(x, labels), None, "query"), "`group_ids` should be the name of one"
     yield (Batches(x[:0], labels, number=1), None, "query"), "batches of rows. Received"
     given = x, labels, ids
     yield (x, labels[1:], ids), "`labels` should have .* Received: 69 values for 70 ro"
