@@ -111,9 +111,9 @@ def named(argument: str, key: str, *structures: Any) -> Any:
         return found[0]
     names = sorted(str(name) for each in dicts for name in each)
     raise ValueError(
-        f"`{argument}` should be values for each row, or the name of one input or "
-        f"target in `x`. For a column of a table, pass `df[{key!r}]`. Received: "
-        f"{argument}={key!r}, where the names are {names}"
+        f"`{argument}` should be the name of one input or target in `x`, or, with "
+        f"arrays, values for each row: for a column of a table, pass `df[{key!r}]`. "
+        f"Received: {argument}={key!r}, where the names are {names}"
     )
 
 

@@ -265,7 +265,11 @@ def errors(x, labels, ids):
     some = np.where(ids == ids[3], np.nan, ids)
     columns = scorer(outputs=lambda _, hidden: keras.layers.Dense(2)(hidden))
     yield (x, np.eye(ROWS), ids), r"`labels` should have .* labels.shape=\(70, 70\)"
+<<<<<<< HEAD
     yield (x, labels.astype(str), ids), "`labels` should be an array of numbers, a"
+=======
+    yield (x, labels.astype(str), ids), "`labels` should be an array of numbers, a row"
+>>>>>>> attack1
     yield (x, None, ids), GIVEN.format("labels")
     yield (x, labels, None), GIVEN.format("group_ids")
     yield (x, labels, [[1]] * ROWS), IDS
@@ -280,7 +284,7 @@ def errors(x, labels, ids):
     yield (Batches(x, number=None), None, "query"), "`x` should be .*, and end. Rec"
     both = {**named, "query": ids}
     yield (Batches(both), None, "query"), "`labels` should be .* has no targets. Rec"
-    yield (Batches(x, labels), None, "query"), "`group_ids` should be values for each"
+    yield (Batches(x, labels), None, "query"), "`group_ids` should be the name of one"
     yield (Batches(x[:0], labels, number=1), None, "query"), "batches of rows. Received"
     given = x, labels, ids
     yield (x, labels[1:], ids), "`labels` should have .* Received: 69 values for 70 ro"

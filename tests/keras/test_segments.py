@@ -311,7 +311,7 @@ def test_a_label_for_each_row_is_that_of_its_list(rows):
     for wrong, message in (
         (by[1:], "`by` should have one value for each row. Received: 59 values for 60"),
         (np.stack([by, by], 1), r"`by` should have .* shape \(rows,\)"),
-        ("segment", "`by` should be values for each row, or the name of one input"),
+        ("segment", "`by` should be the name of one input .* with arrays, values for"),
         ([*by[1:], None], "`by` should be labels of one type, .* with None in row 59"),
     ):
         with pytest.raises(ValueError, match=message):
