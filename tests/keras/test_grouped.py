@@ -265,11 +265,7 @@ def errors(x, labels, ids):
     some = np.where(ids == ids[3], np.nan, ids)
     columns = scorer(outputs=lambda _, hidden: keras.layers.Dense(2)(hidden))
     yield (x, np.eye(ROWS), ids), r"`labels` should have .* labels.shape=\(70, 70\)"
-<<<<<<< HEAD
-    yield (x, labels.astype(str), ids), "`labels` should be an array of numbers, a"
-=======
     yield (x, labels.astype(str), ids), "`labels` should be an array of numbers, a row"
->>>>>>> attack1
     yield (x, None, ids), GIVEN.format("labels")
     yield (x, labels, None), GIVEN.format("group_ids")
     yield (x, labels, [[1]] * ROWS), IDS
