@@ -97,7 +97,8 @@ class ExposureMetric(ordered.OrderedMetric):
                 `sparse_labels=True`. Only labels below 0 or NaN matter: such an item is
                 not in the list. Or the ids of the shown items, in place of all
                 arguments, as `keras_rank.catalogue.top_k` returns them: of shape
-                `(batch, k)` or wider, the best first, padded with -1.
+                `(batch, k)` or wider, the best first, padded with -1. An id that is
+                given twice in a list counts once.
             y_pred: scores of shape `(batch, items)`. An item scored `-inf` or NaN is
                 not shown.
             sample_weight: as for other metrics. A list whose weight is not above 0 is

@@ -9,7 +9,7 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.given import SPARSE, look
-from keras_rank.lists.ids import as_ids, checked_ids
+from keras_rank.lists.ids import are_repeated, as_ids, checked_ids
 from keras_rank.lists.reading import RawBatch, read, read_sparse
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
@@ -136,7 +136,13 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             f"each list, padded with -1. Received: y_true.shape={shape}"
         )
     ids = _of_width(ids[:, :k], k) if shape[1] is None else ids
-    return ops.cast(backend.enter(checked_ids, ("y_true", items), ids), "int32")
+    return backend.enter(_each_once, items, ids)
+
+
+def _each_once(items: int, ids: Tensor) -> Tensor:
+    """Checked ids, -1 where a list shows an item again."""
+    ids = ops.cast(checked_ids(("y_true", items), ids), "int32")
+    return backend.where(are_repeated(ids), -1, ids)
 
 
 def _count_each(k_and_items: tuple[int, int], ids: Tensor) -> Tensor:

@@ -155,6 +155,16 @@ def test_what_is_shown_beyond_the_cutoff_does_not_count():
     assert float(Coverage(1, 4)([[2, 0], [2, 1]])) == 1 / 4
 
 
+def test_an_item_is_shown_once_in_a_list():
+    """Else a list would differ from itself, and others by less than nothing."""
+    metrics, others = all_metrics(3), all_metrics(3)
+    for metric, other in zip(metrics, others, strict=True):
+        metric.update_state([[2, 0, 2], [4, 4, 4], [-1, 3, 3]])
+        other.update_state([[2, 0, -1], [4, -1, -1], [-1, 3, -1]])
+    assert results_of(metrics) == results_of(others)
+    assert results_of(metrics)[3] == 1.0
+
+
 def twin(metric):
     return type(metric).from_config(metric.get_config())
 
