@@ -156,7 +156,7 @@ def look(
     elif form == "variable":
         is_of_keras = isinstance(value, keras.Variable)
         inner = value.value if is_of_keras else value.read_value()
-        return look(argument, inner, padding, deep=deep)
+        return look(argument, inner)
     elif form == "other":
         return _of_array(argument, value, (value,))
     else:

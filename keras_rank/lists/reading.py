@@ -69,7 +69,7 @@ class Reading(NamedTuple):
 
     batch: RawBatch
     labels: Given | None
-    are_lists: bool
+    are_lists: bool = False
     at_positions: bool = False
 
 
@@ -140,7 +140,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     if are_at_positions(given):
         layer_mask = layer_mask_of(y_pred, given.shape[:-1])
         parts, of_labels = lists_of_positions(y_true, given, sample_weight, layer_mask)
-        return Reading(RawBatch(*parts), of_labels, True, at_positions=True)
+        return Reading(RawBatch(*parts), of_labels, at_positions=True)
     if given.lengths is not None:
         raise uneven_error("y_pred", y_pred)
     if "int64" in str(given.numbers.dtype):
@@ -161,7 +161,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     # One of lists, or of their items.
     layer_mask = layer_mask_of(y_pred, given.shape[:1], given.shape[:2])
     batch = RawBatch(ids, scores, mask, weights, labels, layer_mask)
-    return Reading(batch, of_labels, are_lists=True)
+    return Reading(batch, of_labels)
 
 
 def check_told_apart(

@@ -209,7 +209,6 @@ def _targets(
         is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
         is_worth = labels >= limits_of(labels.dtype).smallest_normal
         is_target = ops.logical_and(is_target, is_worth)
-        labels = backend.where(is_worth, labels, 0.0)
     if mask is not None:
         is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
     return backend.where(is_target, ids, -1), labels

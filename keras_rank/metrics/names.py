@@ -126,6 +126,10 @@ _NUMBER = re.compile(
 _WORDS = {"true": True, "false": False, "none": None}
 
 # What unknown strings may mean.
+_OF_TABLES = re.compile(
+    r"official|gm_map|num_(q|ret|rel|rel_ret)|Num(Q|Ret|Rel)|[jJ]udged(@[0-9]+)?"
+    r"|(iprec|IPrec)(@|_at_recall_)[0-9.]+"
+)
 _F = re.compile(r"(set_?)?f[._]?", re.IGNORECASE)
 _F_BETA = re.compile(r"f([2-9]|\d\.\d+)(?:_?score)?((?:@|_at_)\d+)?", re.IGNORECASE)
 _NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
@@ -239,6 +243,8 @@ def question_of(string: str) -> str:
     if parts is not None and own is not None:
         asked = f'Did you mean "{own}{at_k}", as defined here? ' * (not parts.arguments)
         return f". {asked}`keras_rank.evaluation` has trec_eval's and ir_measures' own"
+    if _OF_TABLES.fullmatch(bare):
+        return ". It is a metric of tables, which only `keras_rank.evaluation` has"
     if name in _OF_ARRAYS:
         call = f"keras_rank.metrics.{_OF_ARRAYS[name].format(k or 10)}"
         return f". It needs an array, which no string holds: pass the metric, `{call}`"

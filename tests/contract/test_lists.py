@@ -81,6 +81,9 @@ def test_columns_of_tables(module, column_of):
     for rows in RAGGED, EVEN:
         found = functional.ndcg(*map(column, rows), seed=1)
         assert_equal(found, functional.ndcg(*rows, seed=1))
+    subtopics, of_two = [[[1.0], [0.0]], [[1.0]]], [[0.1, 0.2], [0.3]]
+    found = functional.precision_ia(column(subtopics), column(of_two), k=1)
+    assert_equal(found, [0.0, 1.0])
     ids, catalogue = column([[1], [0, 2]]), column([[3.0, 2.0, 1.0]] * 2)
     found = functional.recall(ids, catalogue, sparse_labels=True, k=1)
     assert_equal(found, [0.0, 0.5])
@@ -432,6 +435,7 @@ def test_integers_that_float64_rounds_to_one_are_an_error():
                 functional.reciprocal_rank(labels, given, **how)
     assert float(functional.reciprocal_rank([[0, 1, 0]], scores - 2**53)[0]) == 1.0
     functional.reciprocal_rank([[0, 1, 0]], scores * [[1, 2, 1]])
+    functional.reciprocal_rank([[-1, 1, 0]], scores)
 
 
 @pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype stage")

@@ -14,6 +14,7 @@ from keras_rank import RankingModel, functional, metrics
 from keras_rank.metrics import NDCG, Coverage, RankingMetrics
 
 BACKEND = keras.backend.backend()
+pytestmark = compiled.with_layer_masks
 
 
 class Passes(keras.layers.Layer):

@@ -5,12 +5,16 @@ import io
 import re
 
 import pytest
+from compiled import with_layer_masks
 from pages import PAGES, README, blocks_of
 from registry import IS_SLOW
 
+# The page of masks has those of layers.
+READ = [pytest.param(x, marks=[with_layer_masks] * (x.stem == "masks")) for x in PAGES]
+
 
 @pytest.mark.programs
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", READ, ids=[page.stem for page in PAGES])
 def test_the_examples_of_a_page_run_in_order(page, backend, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, blocks = {"__name__": "__main__"}, list(blocks_of(page))

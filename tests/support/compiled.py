@@ -69,6 +69,11 @@ in_one_graph = pytest.mark.skipif(
     keras.__version__ < "3.15", reason="torch can't trace the trees of older ones"
 )
 
+# Masks that layers pass on.
+with_layer_masks = pytest.mark.skipif(
+    BACKEND == "numpy" and keras.__version__ < "3.14", reason="Keras ignores them"
+)
+
 
 def function(way, call):
     """Compiles a function of tensors in a way."""

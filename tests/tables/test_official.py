@@ -41,6 +41,13 @@ def test_the_files_of_trec_eval(command, option):
     assert command(*files, "-m", "official", *option) == expected
 
 
+def test_fit_has_only_means():
+    others = "official", "NumRet(rel=2)", "IPrec(rel=2)@0.1", "Judged@10", "judged"
+    for name in {*others, *trec_eval.OFFICIAL} - {"map", "bpref"}:
+        with raises("`keras_rank.evaluation` has"):
+            RankingMetrics([name])
+
+
 # Of the query 10, the first and the third item are two of three relevant ones. Of 9,
 # the second is the only one. Of 8, nothing was retrieved, and of 7 nothing relevant.
 QRELS = "10 0 a 1\n10 0 b 2\n10 0 c 1\n9 0 a 1\n9 0 d 0\n8 0 a 1\n8 0 b 1\n7 0 a 0\n"
@@ -192,12 +199,9 @@ def test_each_metric_has_one_name():
     for metrics in (["official", "official"], ["official", "map"]):
         with raises("`metrics` should have distinct names"):
             evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, metrics)
-    # Beside others, and not in `fit`, where all is a mean.
+    # Beside others.
     found = evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, ["official", "ndcg@10"])
     assert found.metric_names == [*trec_eval.OFFICIAL, "ndcg@10"]
-    for string in ("official", "num_ret", "gm_map", "iprec@0.1"):
-        with raises("`metrics` given as strings should be a name"):
-            RankingMetrics([string])
 
 
 # What reports make of sums and geometric means.
