@@ -175,11 +175,18 @@ class CsvPart(TextPart):
     def names(self, sought: Collection[str]) -> Iterable[str]:
         delimiter, (first, *_) = layouts.delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
-        columns = [name.strip() for name in first]
-        names = {*columns, *map(layouts.plain_name, columns)}
+        names = {*first, *map(layouts.plain_name, first)}
         is_placed = any(map(PLACE.fullmatch, sought)) and names.isdisjoint(sought)
         self._first_row = 1 if is_placed else 2
-        return [f"column{i}" for i in range(len(columns))] if is_placed else columns
+        if is_placed:
+            return [f"column{i}" for i in range(len(first))]
+        if any(name != name.strip() for name in first):
+            raise ValueError(
+                f"`{self.argument}` should have no spaces around the names of columns, "
+                f"as ids would have them too. Received: {first} in "
+                f"{files.named(self.file)}"
+            )
+        return first
 
     def scan(self, places: Sequence[int]) -> Relation:
         # One is read in any case, as all others may be those of folders.

@@ -120,6 +120,7 @@ WRONG_FILES = {
     "text.parquet": (b"a,b\n" * 9, "magic bytes not"),
     "empty.csv": (b"", NO_ROWS),
     "head.csv": (HEAD, NO_ROWS),
+    "spaces.csv": (b"query_id, label, score\n1, 1, 1\n", "no spaces around the names"),
     "rows.txt": (b"1 1 1\n", "files of one format, with names that end in one of "),
     "run.trec": (b"1 Q0 a 1 1 t\n", "`evaluate_run` reads files of lines, such as TR"),
     "torn.csv.gz": (gzip.compress(HEAD * 99)[:40], "a table that can be read"),
