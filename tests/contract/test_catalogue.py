@@ -616,7 +616,8 @@ def test_what_a_callback_keeps_may_change_afterwards(form, rng):
     kept = CatalogueEvaluation(*arguments, query_model=Identity(), **given)
     weights[:] = seen[:] = 0
     for part in targets.values() if isinstance(targets, dict) else [targets]:
-        part[:] = [[7, 7]] * 20 if isinstance(part, list) else 7
+        for row in part:
+            row[:] = [7, 7] if isinstance(row, list) else 7
     assert evaluated(kept) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
 
 
