@@ -106,3 +106,14 @@ def test_items_are_numbered_by_the_bits_of_words(size, rng, monkeypatch):
         found = arithmetic.running_count(ops.convert_to_tensor(mask))
         expected = np.cumsum(mask, axis=1) * mask
         np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def test_totals_around_powers_of_two(rng):
+    """Zeros at the end change no bit."""
+    for size in (1, 31, 33, 63, 64, 65, 129):
+        values = rng.normal(size=(3, size)).astype("float32")
+        padded = np.pad(values, [(0, 0), (0, 130 - size)])
+        given = map(ops.convert_to_tensor, (values, padded))
+        found = [ops.convert_to_numpy(arithmetic.total(x)) for x in given]
+        np.testing.assert_array_equal(*found)
+        np.testing.assert_allclose(found[0], values.sum(axis=1), rtol=1e-4, atol=1e-5)
