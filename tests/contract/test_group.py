@@ -421,8 +421,8 @@ MEANT |= {"precision@r": "r_precision", "F2": "f_beta(beta=2)"}
 MEANT |= {"F2@5": "f_beta(beta=2)@5", "F0.5@10": "f_beta(beta=0.5)@10"}
 MEANT |= {"f2_score": "f_beta(beta=2)", "f3_at_5": "f_beta(beta=3)_at_5"}
 # Metrics of other tools, some of whose names contain one of these.
-OTHERS = ["map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "judged@10", "x", ""]
-OTHERS += ["infNDCG@10", "nERR@10", "gmap", "MAPR", "IPrec@0.1", "SDCG@5", "CG@5"]
+OTHERS = ["map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "x", ""]
+OTHERS += ["infNDCG@10", "nERR@10", "gmap", "MAPR", "SDCG@5", "CG@5"]
 OTHERS += ["f_05", "set_F.2", "F.5", "P(rel=2)"]
 
 
