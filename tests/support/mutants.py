@@ -12,8 +12,7 @@ the lines to be changed. For each fault, a process is forked, which gives the fu
 in memory their new code, and runs those tests until one fails or hangs, or the time is
 up. No file is changed. Faults in lines that these tests don't run on NumPy are shown to
 those with `REFERENCE=1`, where no backend replaces a function of `generic.py`, and to a
-few tests of other backends, each in a process of its own. With `--part all`, so are all
-survivors, some of which change nothing on NumPy.
+few tests of other backends, each in a process of its own.
 
 Only what functions compute is changed: no errors, no `__repr__`, and no constants of
 modules, most of which say from where on another way is faster.
@@ -307,7 +306,7 @@ def main() -> None:
         found = in_process(given.reference, shown, given, alone)
         left = again(left, shown, found)
     for backend in given.elsewhere:
-        shown = [x for x in left if given.part == "all" or not left[x]]
+        shown = [fault for fault in left if not left[fault]]
         if shown:
             left = again(left, shown, left_elsewhere(shown, given, backend))
     for fault in sorted(left, key=lambda fault: (fault.path, fault.number)):
