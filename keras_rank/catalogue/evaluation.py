@@ -161,7 +161,7 @@ def _parts(
         ranks = ops.convert_to_numpy(counts.tied).astype("int64").sum(axis=1)
         most = int(min(ranks.max(initial=1), lists.items if k is None else k))
         size = max(1, MOST_RANKS // max(most, 1))
-    for start in range(0, max(number, 1), size):
+    for start in range(0, number, size):
         part = Counts(*(x[start : start + size] for x in counts))
         yield start, lists.part(start, start + size), part
 

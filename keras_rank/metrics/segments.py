@@ -60,9 +60,6 @@ class SegmentedSums:
     def add(self, slots: Sequence[int], columns: Tensor, first: int = 0) -> None:
         """Adds the columns of lists for some metrics, from the list `first` on."""
         for number, its in self._in_segments(columns, 0.0, first):
-            if its.shape[1] == 0:
-                # JAX 0.6 can't compile a sum of no doubles.
-                continue
             state = self._states[number]
             new = backend.enter(with_columns, None, its, state.of(slots))
             self._states[number] = state.replaced(slots, new)
