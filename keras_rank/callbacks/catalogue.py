@@ -133,7 +133,7 @@ class CatalogueEvaluation(EpochEvaluation):
         self.targets, self.sample_weight, self.exclude = map(own, given)
         self.score, self.block_size = score, check_block_size(block_size)
         # What they hold is checked at once.
-        lists = len(read_targets("targets", self.targets)[0])
+        lists = len(read_targets("targets", self.targets))
         self._labels = labels_for(lists, by, "row of `targets`")
         sums_of(self.metrics, self._labels)
         # The first rows of an array, which tell whether it has changed.

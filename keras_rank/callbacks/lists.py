@@ -207,7 +207,7 @@ class ListEvaluation(ScoredEvaluation):
         check_given(self.members, given)
         if self._are_ids and len(labels.shape) < 3:
             # Those of all lists.
-            ids, _ = read_targets("y", self._y.get("y", self._y))
+            ids = read_targets("y", self._y.get("y", self._y))
             check_items("y", ids, items[-1])
         if self._are_ids and are_at_positions(look("scores", scores)):
             # Each position is a list.

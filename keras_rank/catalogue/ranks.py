@@ -255,7 +255,7 @@ def open_scored(
 
 def wanted_ids(targets: Any) -> Array:
     """The distinct ids of all targets."""
-    ids = ops.convert_to_numpy(read_targets("targets", targets)[0])
+    ids = ops.convert_to_numpy(read_targets("targets", targets))
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 

@@ -184,21 +184,21 @@ def standardize_targets(
     return backend.enter(_target_lists, kind, *given), tied_labels(of_labels)
 
 
-def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns ids, and their labels if there are any, of the same shape.
+def read_targets(argument: str, value: Any) -> Tensor:
+    """Returns ids of shape `(batch,)` or `(batch, targets)`.
 
     The id is below 0 where there is no target: if it is masked, or its label is not
     above 0. With labels, `NO_CANDIDATE` is the id of a target that is not among the
     items.
     """
     *given, _ = read_ids(argument, value, 0)
-    return _targets(*map(as_tensor, given))
+    return _targets(*map(as_tensor, given))[0]
 
 
 def _targets(
     ids: Tensor, labels: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Returns ids, below 0 where there is no target, and the labels of targets."""
+    """Returns ids, below 0 where there is no target, and labels, of any value there."""
     is_float = keras.backend.is_float_dtype(ids.dtype)
     if labels is None and mask is None and not is_float:
         return ids, None
