@@ -14,7 +14,7 @@ READ = [pytest.param(x, marks=[with_layer_masks] * (x.stem == "masks")) for x in
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("page", READ, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize("page", READ, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_order(page, backend, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, blocks = {"__name__": "__main__"}, list(blocks_of(page))
