@@ -13,8 +13,8 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 import keras
 import numpy as np
 
-from keras_rank.arrays.hashing import default_seed, key_of_seed
-from keras_rank.backends import backend
+from keras_rank.arrays.hashing import default_seed, drawn_seed, key_of_seed
+from keras_rank.backends import Tensor, backend
 from keras_rank.ranking.tie_breaking import Ties
 
 ShuffleTies: TypeAlias = bool | Literal["average"]
@@ -258,12 +258,24 @@ def check_seed(seed: Any) -> int | None:
     raise unaccepted("seed", accepted, seed)
 
 
-def shuffle_key(ties: Ties, seed: Any) -> int:
-    """Returns the key of a shuffle, 0 where no ties are shuffled."""
+def shuffle_key(ties: Ties, seed: Any, *tensors: Tensor) -> int:
+    """Returns the key of a shuffle, 0 where no ties are shuffled.
+
+    Without a seed, the key is drawn from Keras's global generator, as seedless random
+    operations of Keras are. Code that is traced would draw only once, or not at all:
+    there, the seed follows from the state of Python's generator.
+
+    Args:
+        ties: how tied items are ordered.
+        seed: the argument `seed` of a function.
+        *tensors: the inputs of the function.
+    """
     seed = check_seed(seed)
     if ties != "shuffle":
         return 0
-    return key_of_seed(default_seed() if seed is None else seed)
+    if seed is None:
+        seed = default_seed() if backend.is_traced(*tensors) else drawn_seed()
+    return key_of_seed(seed)
 
 
 def _check_real(

@@ -4,6 +4,7 @@ import array
 import hashlib
 import random
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -52,6 +53,15 @@ def default_seed() -> int:
     """
     state = array.array("Q", random.getstate()[1]).tobytes()
     return int.from_bytes(hashlib.blake2b(state, digest_size=4).digest()) >> 1
+
+
+def drawn_seed() -> int:
+    """Draws a seed from Keras's global generator.
+
+    `keras.utils.set_random_seed` resets that generator.
+    """
+    seed = keras.random.randint((), 0, 2**31 - 1, dtype="int32")
+    return int(ops.convert_to_numpy(seed))
 
 
 def key_of_seed(seed: int) -> int:

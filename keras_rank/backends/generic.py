@@ -77,6 +77,11 @@ def is_concrete(x: Tensor) -> bool:
     return True
 
 
+def is_traced(*tensors: Tensor) -> bool:
+    """Returns whether a function of these tensors is traced rather than executed."""
+    return not all(map(backends.backend.is_concrete, tensors))
+
+
 def is_at_hand(x: Tensor) -> bool:
     """Whether Python can see the values of a tensor without a wait for a device."""
     return backends.backend.is_concrete(x) and not backends.backend.on_accelerator()

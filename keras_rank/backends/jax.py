@@ -39,6 +39,11 @@ def is_concrete(x: Tensor) -> bool:
     return not isinstance(x, _WITHOUT_VALUES)
 
 
+def is_traced(*tensors: Tensor) -> bool:
+    """Inputs may be constants of the traced function, so a new tensor is checked too."""
+    return generic.is_traced(*tensors, jnp.zeros(()))
+
+
 cached_property, kept = branches.cached_property, branches.kept
 
 

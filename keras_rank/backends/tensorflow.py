@@ -31,6 +31,11 @@ def is_concrete(x: Tensor) -> bool:
     return hasattr(x, "numpy") or not tf.is_tensor(x)
 
 
+def is_traced(*tensors: Tensor) -> bool:
+    """Inputs may be constants of the traced function."""
+    return not tf.executing_eagerly() or generic.is_traced(*tensors)
+
+
 cached_property, kept = branches.cached_property, branches.kept
 
 

@@ -50,6 +50,16 @@ def is_concrete(x: Tensor) -> bool:
     return x.device.type != "meta" and not torch._C._functorch.is_batchedtensor(x)
 
 
+def is_traced(*tensors: Tensor) -> bool:
+    """`torch.vmap` raises for operations that draw numbers."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or generic.is_traced(*tensors)
+    )
+
+
 def has_no_data(x: Tensor) -> bool:
     """An error would leave Keras's device as it is there."""
     return bool(x.device.type == "meta")

@@ -82,6 +82,10 @@ class Candidates:
         """Reads all candidates once, in blocks of one size."""
         raise NotImplementedError
 
+    def has_nan(self) -> bool:
+        """Returns whether any embedding has NaN."""
+        raise NotImplementedError
+
     def columns(self, places: Array) -> Array:
         """The columns that candidates have in their blocks."""
         raise NotImplementedError
@@ -105,6 +109,13 @@ class Table(Candidates):
             first = min(start, last)
             rows = _sent(backend.row_slice(self._array, first, self.block_size))
             yield Block.of(rows, self.first_id + first, start - first, self.block_size)
+
+    def has_nan(self) -> bool:
+        if not isinstance(self._array, np.ndarray):
+            return holds_nan(self._array)
+        starts = range(0, self.items, self.block_size)
+        rows = (self._array[start : start + self.block_size] for start in starts)
+        return any(map(holds_nan, rows))
 
     def columns(self, places: Array) -> Array:
         last = self.items - self.block_size
@@ -132,6 +143,7 @@ class Stream(Candidates):
         self._read = read
         kept, end, self._dtype = list[Any](), first_id, "float32"
         self._first: Tensor | None = None
+        self._has_nan = False
         for part in _parts(read()):
             if self._first is None and part.shape[0]:
                 self._first = part[:1]
@@ -141,6 +153,7 @@ class Stream(Candidates):
             here = ids[(ids >= start) & (ids < end)]
             rows = backend.to_tensor((here - start).astype("int32"))
             kept.append(ops.take(part, rows, axis=0))
+            self._has_nan = self._has_nan or holds_nan(part)
         if end == first_id:
             raise refused("candidates", "have one or more items", "no blocks")
         self._kept = self._joined(kept)
@@ -166,6 +179,9 @@ class Stream(Candidates):
             rows = ops.pad(self._joined(parts), filling)
             yield Block.of(rows, first, 0, waiting)
 
+    def has_nan(self) -> bool:
+        return self._has_nan
+
     def columns(self, places: Array) -> Array:
         return places % self.block_size
 
@@ -177,6 +193,21 @@ class Stream(Candidates):
         if not len(self._ids):
             return ops.zeros((len(ids), self.features), self._kept.dtype)
         return ops.take(self._kept, backend.to_tensor(places.astype("int32")), axis=0)
+
+
+def holds_nan(x: Tensor) -> bool:
+    """Returns whether any entry is NaN.
+
+    A sum needs no memory for an array of conditions. It is also NaN where infinities
+    cancel each other.
+    """
+    if not keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
+        return False
+    library = np if isinstance(x, np.ndarray) else ops
+    with backend.quiet():
+        if not bool(library.isnan(library.sum(x))):
+            return False
+        return bool(library.any(library.isnan(x)))
 
 
 def no_ids() -> Array:

@@ -13,7 +13,7 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.best import best_among
 from keras_rank.catalogue.blocks import Queries
-from keras_rank.catalogue.copies import warn_of_copies
+from keras_rank.catalogue.embedding_warnings import warn_of_copies, warn_of_nan
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.targets import TargetLists
@@ -107,11 +107,13 @@ def add_lists(
         group: the metrics.
         given: what users pass, in the order of `retrieval`.
         verbose: how much to show.
-        warns: whether to look for copies of the targets.
+        warns: whether to warn about the embeddings.
     """
     of_lists, of_exposure = by_kind(group.members)
     # Opened once, as to encode or to read the candidates may take long.
     task_in = functools.cache(functools.partial(retrieval, *given))
+    if warns:
+        warn_of_nan(task_in(group.members[0]._compute_dtype))
     for (dtype, ties, key), members in _by_order(of_lists).items():
         task, k = task_in(dtype), number_of_ranks(members)
         counts = task.counted(ties, key, progress(verbose, task.candidates.items))

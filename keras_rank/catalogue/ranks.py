@@ -90,7 +90,7 @@ def rank(
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: that of the program, as for `keras_rank.functional`.
+            `None`: as for `keras_rank.functional`.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096, or on an accelerator by its free memory.
         dtype: `"float64"` to compute in float64. Defaults to float32.

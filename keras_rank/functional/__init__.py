@@ -24,8 +24,9 @@ Args:
         the earlier item first. `"average"`: the exact mean over all their orders.
         Defaults to `True`.
     seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-        `None`: that of the program, from the state of Python's generator, which
-        `keras.utils.set_random_seed` sets.
+        `None`: each call draws a seed from Keras's global generator, as seedless random
+        operations of Keras do. Code that is compiled takes it from the state of
+        Python's generator instead. `keras.utils.set_random_seed` sets both.
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
     relevance_threshold: float. Items with this label or a higher one are relevant.

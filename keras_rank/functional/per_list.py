@@ -20,7 +20,7 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.copies import own
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.first_batch import warn_of_rows
+from keras_rank.lists.first_batch import warn, warnings_of_rows
 from keras_rank.lists.given import refused
 from keras_rank.lists.reading import (
     RawBatch,
@@ -117,11 +117,12 @@ class Formula(NamedTuple):
             reading = read_sparse(y_true, y_pred, sample_weight)
         else:
             reading = read(y_true, y_pred, sample_weight, self.takes_subtopics)
-            warn_of_rows(reading)
+            warn(warnings_of_rows(reading))
         if self.compares_labels:
             check_told_apart(reading.labels)
         batch = reading.batch
-        typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
+        typed = check_dtype(dtype), order
+        key = shuffle_key(ties, seed, batch.labels, batch.scores)
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
         padded = bucket_shapes(batch, is_sparse)
@@ -180,11 +181,12 @@ def rank(
         reading = read_sparse(y_true, y_pred, sample_weight)
     else:
         reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
-        warn_of_rows(reading)
+        warn(warnings_of_rows(reading))
     # Kept, whatever the user does with what was given.
     batch = RawBatch(*map(own, reading.batch))
     # In their own shape, as formulas of a user's may see them.
-    lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
+    key = shuffle_key(ties, seed, batch.labels, batch.scores)
+    lists, ranking = _ranked(order, batch, key)
     return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))
 
 

@@ -13,8 +13,15 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.tensors import as_tensor, dtype_name, sizes_agree, within_backend
+from keras_rank.lists.tensors import (
+    as_tensor,
+    dtype_name,
+    seen,
+    sizes_agree,
+    within_backend,
+)
 
 Form: TypeAlias = Literal[
     "array", "tensor", "rows", "column", "ragged", "matrix", "sparse", "variable",
@@ -239,6 +246,23 @@ def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) 
     if shape and not any(sizes_agree(shape, each) for each in accepted):
         expected = "be a number or have the shape " + " or ".join(map(str, accepted))
         raise refused("sample_weight", expected, f"sample_weight.shape={shape}")
+
+
+def check_largest_weight(weights: Tensor) -> None:
+    """Raises for weights beyond the limit, where Python can see them.
+
+    Compiled code caps them.
+    """
+    if not backend.is_at_hand(weights):
+        return
+    numbers = seen(weights)
+    if numbers is not None and numbers.dtype.itemsize < 4:
+        # The limit is infinite in half precision.
+        numbers = numbers.astype("float32")
+    if numbers is not None and np.any(numbers > LARGEST_WEIGHT):
+        expected = "be at most 2**50 (1.1e15): divide all weights by the same number, "
+        expected += "which changes no result"
+        raise refused("sample_weight", expected, f"a weight of {numbers.max():.4g}")
 
 
 def _lengths_of(given: Given) -> Sequence[int]:

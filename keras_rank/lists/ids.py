@@ -169,6 +169,28 @@ def as_ids(given: Given, items: int | None) -> Given:
     return given._replace(numbers=numbers)
 
 
+def check_not_one_hot(given: Given, scores: Sequence[int | None]) -> None:
+    """Raises for ids that are floats, one for each score, in code that is compiled.
+
+    Values can't be seen there that would tell ids from a one-hot matrix. Integers are
+    accepted, as a list of a small catalogue may have as many targets as items.
+
+    Args:
+        given: the ids.
+        scores: the shape of the scores.
+    """
+    x = given.numbers
+    if tuple(given.shape) != tuple(scores) or (scores[-1] or 0) < 2:
+        return
+    if backend.is_concrete(x) or isinstance(x, keras.KerasTensor):
+        return
+    is_float = dtype_name(x).startswith(("float", "bfloat"))
+    if is_float and not backend.has_no_data(x):
+        received = f"{given.argument} of dtype {dtype_name(x)} and shape {given.shape}, "
+        received += "which is that of `y_pred`"
+        raise refused(given.argument, f"hold {_IDS}", received)
+
+
 def _check_dtype(argument: str, dtype: str, items: int | None) -> None:
     received = f"{argument} of dtype {dtype}"
     if dtype == "bool":

@@ -9,12 +9,18 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     Given,
+    check_largest_weight,
     check_weights,
     if_given,
     is_dict,
     require_same_lengths,
 )
-from keras_rank.lists.ids import NO_CANDIDATE, as_ids, look_at_ids
+from keras_rank.lists.ids import (
+    NO_CANDIDATE,
+    as_ids,
+    check_not_one_hot,
+    look_at_ids,
+)
 from keras_rank.lists.tensors import as_tensor, sizes_agree
 
 _SHAPES = (
@@ -59,6 +65,7 @@ def lists_of_positions(
     if not is_dict(y_true) and labels is None:
         _check_no_pairs(ids, len(scores.shape))
     require_same_lengths(scores, ids, labels, mask, weights)
+    check_not_one_hot(ids, scores.shape)
     ids = as_ids(ids, items)
     given = (ids, scores, mask, weights, labels)
     parts = [None if x is None else x.tensor() for x in given]
@@ -76,6 +83,7 @@ def lists_of_positions(
         lists, of_positions = tuple(axes[:1]), tuple(axes)
         of_sequences = lists, (*lists, 1)
         check_weights(weights.shape, *of_sequences, of_positions, (*of_positions, 1))
+        check_largest_weight(weights.tensor())
     flat = backend.enter(_flat, len(axes), *parts, layer_mask)
     return [None if x is None else backend.on_host(x) for x in flat], labels
 

@@ -1,5 +1,6 @@
 """Reads what users pass to a metric: checks its shapes, and converts it to tensors."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -10,6 +11,7 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     SPARSE,
     Given,
+    check_largest_weight,
     check_weights,
     if_given,
     is_dict,
@@ -20,7 +22,7 @@ from keras_rank.lists.given import (
     require_same_lengths,
     uneven_error,
 )
-from keras_rank.lists.ids import as_ids, look_at_ids
+from keras_rank.lists.ids import as_ids, check_not_one_hot, look_at_ids
 from keras_rank.lists.positions import are_at_positions, lists_of_positions
 from keras_rank.lists.tensors import seen, shape_of, sizes_agree
 
@@ -147,7 +149,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
         _check_told_apart_as_ranked(given)
     scores = _lists(given)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids, labels, mask, of_labels = read_ids("y_true", y_true, items)
+    ids, labels, mask, of_labels = read_ids("y_true", y_true, items, scores.shape)
     expected = None
     if len(scores.shape) != 2 or len(ids.shape) != 2:
         expected = "With `sparse_labels=True`, `y_true` should have the shape (batch,) "
@@ -229,7 +231,10 @@ def tied_labels(
 
 
 def read_ids(
-    argument: str, value: Any, items: int | None
+    argument: str,
+    value: Any,
+    items: int | None,
+    scores: Sequence[int | None] = (),
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Given | None]:
     """Returns ids, and their labels and mask if there are any, of the same shape.
 
@@ -240,8 +245,10 @@ def read_ids(
         value: what users pass.
         items: the number of items, `None` if it is unknown in a graph, 0 to leave it
             unchecked.
+        scores: the shape of the scores, if there are any.
     """
     ids, labels, mask = look_at_ids(argument, value, items)
+    check_not_one_hot(ids, scores)
     require_same_lengths(ids, labels, mask)
     x = _lists(as_ids(ids, items))
     parts = [None if part is None else _lists(part) for part in (labels, mask)]
@@ -313,5 +320,6 @@ def _weights(given: Given, *accepted: tuple[int | None, ...]) -> Tensor:
     """Checks the shape of weights, of which those of a vector become a column."""
     weights = _lists(given)
     check_weights(shape_of(weights), *accepted)
+    check_largest_weight(weights)
     is_column = len(weights.shape) == 1 and len(accepted[-1]) == 2
     return weights[:, None] if is_column else weights

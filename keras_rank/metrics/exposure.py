@@ -1,7 +1,7 @@
 """Metrics of exposure: how often the items of a catalogue are in the top k of lists."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 import keras
 from keras import ops
@@ -18,7 +18,7 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.exposure import concentration, share_shown
 from keras_rank.metrics import ordered
 from keras_rank.metrics.shown import Showing, Shown, read_shown
-from keras_rank.metrics.update import grouped
+from keras_rank.metrics.update import grouped, has_first_batch
 from keras_rank.metrics.variables import SumVariable, Update, assign, end_compiling
 
 
@@ -135,6 +135,12 @@ class ExposureMetric(ordered.OrderedMetric):
             "items": self.items,
             "sparse_labels": self.sparse_labels,
         }
+
+    def _copy_for_group(self) -> Self:
+        """Returns a metric of the same configuration with variables of its own."""
+        other = self.from_config(self.get_config())
+        other._seed_is_default = self._seed_is_default
+        return other
 
     # What has to fit the catalogue, as errors say it.
     _fits = "`items` should be the number of candidates, {}. Received: items={}"
@@ -254,19 +260,35 @@ class Gini(ExposureMetric):
 
 
 def updates_of(
-    metrics: Sequence[ExposureMetric], y_true: Any, y_pred: Any, sample_weight: Any
+    metrics: Sequence[ExposureMetric],
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    *,
+    warns: bool = True,
 ) -> list[Update]:
     """Returns the new states of metrics after a batch of lists.
 
     Lists are ordered once for all metrics with the same order.
+
+    Args:
+        metrics: the metrics.
+        y_true: as for `ExposureMetric.update_state`.
+        y_pred: as for `ExposureMetric.update_state`.
+        sample_weight: as for `ExposureMetric.update_state`.
+        warns: whether to warn about the values of a first batch.
     """
     end_compiling()
+    is_first = has_first_batch(metrics)
     alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
     updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
         showing = Showing(sparse_labels, ties, max(m.k for m in members), items)
         given = y_true, y_pred, sample_weight
-        seen, lists = read_shown(showing, given, key, members[0].lists_seen.value)
+        seen, lists = read_shown(
+            showing, given, key, members[0].lists_seen.value, warns=warns and is_first
+        )
+        is_first = False
         for member in members:
             new = member._with(member._sums, seen)
             updates += zip(member._sum_variables, new, strict=True)

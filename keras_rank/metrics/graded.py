@@ -193,6 +193,7 @@ class ExpectedReciprocalRank(RankingMetric):
 
     base_name = "err"
     takes_sparse_labels = True
+    _is_graded = True
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(

@@ -98,7 +98,10 @@ class RankingMetrics(PlacedMetric):
         self.standard_errors = has_errors
         self.members = members
         place(self._places(), {})
-        self._sums = _joined(self._place, by_kind(members)[0])
+        list_metrics, exposure_metrics = by_kind(members)
+        self._sums = _joined(self._place, list_metrics)
+        for member in exposure_metrics:
+            member._in_group = True
         _share_default_seed(members)
 
     def __repr__(self) -> str:
@@ -126,7 +129,10 @@ class RankingMetrics(PlacedMetric):
         given = y_true, y_pred, sample_weight
         of_lists, of_exposure = by_kind(self.members)
         updates = update.updates_of(of_lists, *given) if of_lists else []
-        assign([*updates, *exposure.updates_of(of_exposure, *given)])
+        # Metrics of lists have warned about the same batch.
+        warns = not of_lists
+        updates += exposure.updates_of(of_exposure, *given, warns=warns)
+        assign(updates)
 
     def result(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their results, in order."""
@@ -206,14 +212,14 @@ def as_group(
 ) -> RankingMetrics:
     """Returns metrics as a group.
 
-    The metrics keep their seeds: members are copies with the same variables. The result
-    of a string has that string as its name if `as_written`, as people read it, rather
-    than the default name, as it goes into Keras's logs.
+    Members are copies, which keep the seeds of the metrics. The result of a string has
+    that string as its name if `as_written`, as people read it, rather than the default
+    name, as it goes into Keras's logs.
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
     members = [_member(metric, as_written) for metric in listed(metrics)]
-    return RankingMetrics([member._with_seed(member.seed) for member in members])
+    return RankingMetrics([member._copy_for_group() for member in members])
 
 
 def by_kind(
@@ -248,8 +254,8 @@ def _member(metric: Any, as_written: bool = False) -> Member:
         if isinstance(metric, dict):
             member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
-        # The sums of a metric are in one group: another gets a copy.
-        return member._with_seed(member.seed) if member._in_group else member
+        # A metric is a member of one group: another group gets a copy.
+        return member._copy_for_group() if member._in_group else member
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "
         "`keras_rank.metrics.RankingMetric`, their configs, or strings such as "

@@ -38,7 +38,10 @@ class OrderedMetric(PlacedMetric):
     # Whether its result has a standard error.
     _has_error = True
 
-    # Whether a group has its sums.
+    # Whether the metric has had no batch yet.
+    _is_new = True
+
+    # Whether the metric is a member of a group.
     _in_group = False
 
     # What says which orders of ties it takes.
@@ -116,6 +119,12 @@ class OrderedMetric(PlacedMetric):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.seed = seed
+        return other
+
+    def _copy_for_group(self) -> Self:
+        """Returns the metric as a member of another group, which has its own sums."""
+        other = self._with_seed(self.seed)
+        other._is_new = True
         return other
 
     @property

@@ -16,6 +16,7 @@ from keras_rank.arguments import (
     check_number,
     names_arguments,
 )
+from keras_rank.arrays.limits import SMALLEST_LABEL
 from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.relevance import Relevance, from_threshold
@@ -36,6 +37,9 @@ class PerListMetric(OrderedMetric):
 
     # Whether labels are compared with each other, each of which matters then.
     _compares_labels = False
+
+    # Whether different labels of relevant items have different values.
+    _is_graded = False
 
     # Whether lists without relevant items are always left out.
     _leaves_out_empty = False
@@ -80,8 +84,6 @@ class PerListMetric(OrderedMetric):
         self._names_of_arguments = tuple(
             name for name in names if name not in ("shuffle_ties", "seed", "name")
         )
-        # Whether no batch was added yet.
-        self._is_new = True
 
     def relevance(self, lists: Lists) -> Tensor:
         """Returns what finding an item is worth, 0 if it is irrelevant.
@@ -130,10 +132,21 @@ class PerListMetric(OrderedMetric):
         """What determines the relevance if `relevance` is not overridden."""
         return from_threshold(self.relevance_threshold)
 
+    @property
+    def _has_own_relevance(self) -> bool:
+        """Whether a subclass overrides `relevance`."""
+        return type(self).relevance is not PerListMetric.relevance
+
     def _relevance_for(self, lists: Lists) -> Relevance | Tensor:
-        if type(self).relevance is PerListMetric.relevance:
-            return self._relevance
-        return self.relevance(lists)
+        return self.relevance(lists) if self._has_own_relevance else self._relevance
+
+    def _are_relevant_from(self, label: float) -> bool:
+        """Returns whether all labels from this one on are relevant, and equal so."""
+        threshold = self.relevance_threshold
+        is_binary = self._relevance.is_binary and not self._has_own_relevance
+        if self._is_graded or self._compares_labels or not is_binary:
+            return False
+        return label >= (SMALLEST_LABEL if threshold is None else threshold)
 
     @property
     def _arguments(self) -> tuple[Any, ...]:

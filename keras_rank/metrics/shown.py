@@ -8,12 +8,13 @@ from keras import ops
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.first_batch import warn, warnings_of_first_batch
 from keras_rank.lists.given import SPARSE, look
-from keras_rank.lists.ids import are_repeated, as_ids, checked_ids
+from keras_rank.lists.ids import are_repeated, as_ids, check_items
 from keras_rank.lists.reading import RawBatch, read, read_sparse
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
-from keras_rank.lists.tensors import shape_of, sizes_agree
+from keras_rank.lists.tensors import as_tensor, shape_of, sizes_agree
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranked import RankedLists
 from keras_rank.ranking.tie_breaking import Ties
@@ -51,7 +52,12 @@ class Shown:
 
 
 def read_shown(
-    showing: Showing, given: tuple[Any, Any, Any], key: int, first_list: Tensor
+    showing: Showing,
+    given: tuple[Any, Any, Any],
+    key: int,
+    first_list: Tensor,
+    *,
+    warns: bool,
 ) -> tuple[Shown, Tensor | int]:
     """Returns what lists show, and the number of lists.
 
@@ -60,21 +66,27 @@ def read_shown(
         given: `y_true`, `y_pred` and `sample_weight`.
         key: the key of the seed of the shuffle.
         first_list: the number of lists seen before. Shown ids are no lists.
+        warns: whether to warn about the values of a first batch.
     """
     y_true, y_pred, sample_weight = given
     if y_pred is None:
         ids, lists = _read_ids(y_true, sample_weight, showing.items, showing.k), 0
     else:
-        batch = _read(showing, *given)
+        batch = _read(showing, *given, warns=warns)
         ids, lists = backend.enter(_best_ids, showing, batch, key, first_list)
     return Shown(ids, showing.items), lists
 
 
-def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> RawBatch:
+def _read(
+    showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any, *, warns: bool
+) -> RawBatch:
     """Reads lists with a score for each item."""
     items, is_sparse = showing.items, showing.sparse_labels
     reads = read_sparse if is_sparse else read
-    given = reads(y_true, y_pred, sample_weight).batch
+    reading = reads(y_true, y_pred, sample_weight)
+    if warns:
+        warn(warnings_of_first_batch(reading, is_sparse, [], True))
+    given = reading.batch
     shape = shape_of(given.scores)
     if not sizes_agree(shape[1:], (items,)):
         raise ValueError(
@@ -141,7 +153,11 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
 
 def _each_once(items: int, ids: Tensor) -> Tensor:
     """Checked ids, -1 where a list shows an item again."""
-    ids = ops.cast(checked_ids(("y_true", items), ids), "int32")
+    ids = as_tensor(ids)
+    # A large negative id would become that of an item in int32.
+    ids = backend.where(ids >= 0, ids, -1)
+    check_items("y_true", ids, items)
+    ids = ops.cast(ids, "int32")
     return backend.where(are_repeated(ids), -1, ids)
 
 

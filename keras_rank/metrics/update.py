@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.first_batch import warn_of_first_batch
+from keras_rank.lists.first_batch import warn, warnings_of_first_batch
 from keras_rank.lists.reading import (
     RawBatch,
     check_told_apart,
@@ -144,6 +144,7 @@ def _batches(
     warns_of_weights: bool = True,
 ) -> Iterator[tuple[list[PerListMetric], RawBatch]]:
     """Reads the lists once for all metrics that share their inputs."""
+    messages = list[str]()
     for (sparse_labels, _), members in alike(metrics).items():
         if sparse_labels:
             reading = read_sparse(y_true, y_pred, sample_weight)
@@ -154,9 +155,13 @@ def _batches(
             if metric._compares_labels:
                 check_told_apart(reading.labels)
                 break
-        if _has_first_batch(members, reading.batch):
-            warn_of_first_batch(reading, sparse_labels, members, warns_of_weights)
+        is_single = tuple(reading.batch.scores.shape) == (1, 1)
+        if not is_single and has_first_batch(members):
+            messages += warnings_of_first_batch(
+                reading, sparse_labels, members, warns_of_weights
+            )
         yield members, reading.batch
+    warn(messages)
 
 
 def columns_of(
@@ -230,13 +235,13 @@ def _of_each(
     return list(ops.unstack(values)) if len(values.shape) else [values]
 
 
-def _has_first_batch(metrics: Sequence[PerListMetric], batch: RawBatch) -> bool:
-    """Whether metrics get their first batch of several items, of which they may warn.
+def has_first_batch(metrics: Sequence[OrderedMetric]) -> bool:
+    """Returns whether any metric gets its first batch, and notes that it had one.
 
-    Not in `torch.compile`, which would compile the next batch anew, as the attribute
-    has changed.
+    It is False in `torch.compile`, which would compile the next batch anew, as the
+    attribute has changed.
     """
-    if backend.is_compiling() or tuple(batch.scores.shape) == (1, 1):
+    if backend.is_compiling():
         return False
     is_first = False
     for metric in metrics:

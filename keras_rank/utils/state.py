@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_rank import state
 from keras_rank.backends import Tensor
+from keras_rank.metrics.base import RankingMetric
 
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
@@ -54,7 +55,7 @@ def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
 
 def _variables(member: Any) -> list[tuple[keras.Variable, Any]]:
     own = [(variable, ...) for variable in member.variables]
-    if not getattr(member, "_in_group", False):
+    if not (isinstance(member, RankingMetric) and member._in_group):
         return own
     return [(x, (..., member._slot)) for x in member._sums.variables] + own
 

@@ -388,6 +388,11 @@ BELOW = "Labels below 0 are padding, and some are not -1"
 NONE = "1 of 2 lists have no relevant item, as all their ids are -1, and count as 0"
 NAN = "`sample_weight` has 1 NaN in the first batch"
 WRAPPED = "Ids below -1 are no targets, as -1 is: the lowest is -7"
+NO_RANK = "`y_pred` has 3 NaN among 4 scores of the first batch"
+RELEVANT = "All items are relevant to 'mrr': labels are 1 to 5 in the first batch"
+NEGATIVE = "`sample_weight` has 1 weights below 0 in the first batch"
+RATINGS, ODD = [[5, 1], [2, 3]], [[np.nan, np.nan, np.nan, 0.1]]
+MASKED = {"labels": [[-2, 1], [1, 0]], "mask": [[False, True], [True, True]]}
 IDS, GRADED = {"sparse_labels": True}, {"ids": [[0, 1], [1, -1]], "labels": HALF}
 
 
@@ -400,7 +405,28 @@ WARNINGS = [
     (metrics.KendallTau(), ([[-0.3, 1.2], [0.1, -1.0]], HALF), BELOW),
     (metrics.PairwiseAccuracy(), ([[-2, 1], [1, 0]], HALF), BELOW),
     (metrics.KendallTau(), ([[-1, 1], [1, 0]], HALF), None),
-    (metrics.NDCG(), ([[-2, 1], [1, 0]], HALF), None),
+    (metrics.NDCG(), ([[-2, 1], [1, 0]], HALF), BELOW),
+    (metrics.NDCG(), ([[-0.89, -0.5, 0.4]], [[1, 2, 3]]), BELOW),
+    (metrics.NDCG(), ([[-100, 1], [1, 0]], HALF), None),
+    (metrics.NDCG(), (MASKED, HALF), None),
+    (metrics.NDCG(), ([[-2, 1], [1, 0]], HALF, [[0, 1], [1, 1]]), None),
+    (metrics.HitRate(1, **IDS), ({**GRADED, "labels": [[-3, 1], [1, 0]]}, HALF), BELOW),
+    (metrics.Coverage(1, 2), ([[-3, 1], [1, 0]], HALF), BELOW),
+    (metrics.MeanReciprocalRank(), ([[0, 0, 0, 1]], ODD), NO_RANK),
+    (metrics.HitRate(1, **IDS), ([1], ODD), NO_RANK),
+    (metrics.Coverage(1, 4), ([[0, 0, 0, 1]], ODD), NO_RANK),
+    (metrics.NDCG(), ([[-1, 0, 0, 1]], [[np.nan, -np.inf, 2, 3]]), None),
+    (metrics.NDCG(), ([[1, 0, 0, 1]], [[np.nan, 1, 2, 3]], [[0, 1, 1, 1]]), None),
+    (metrics.MeanReciprocalRank(), (RATINGS, HALF), RELEVANT),
+    (metrics.MeanReciprocalRank(relevance_threshold=None), (RATINGS, HALF), RELEVANT),
+    (metrics.MeanReciprocalRank(relevance_threshold=3), (RATINGS, HALF), None),
+    (metrics.NDCG(), (RATINGS, HALF), None),
+    (metrics.ExpectedReciprocalRank(max_grade=5), (RATINGS, HALF), None),
+    (metrics.KendallTau(), (RATINGS, HALF), None),
+    (metrics.MeanReciprocalRank(), ([[1, -1], [1, 1]], HALF), None),
+    (metrics.NDCG(1), ([[1, 0], [0, 1]], HALF, [-1.0, 1.0]), NEGATIVE),
+    (metrics.HitRate(1, **IDS), ([0, 1], HALF, [-1.0, 1.0]), NEGATIVE),
+    (metrics.Coverage(1, 2), ([[1, 0], [0, 1]], HALF, [-1.0, 1.0]), NEGATIVE),
     (metrics.HitRate(1, **IDS), ([0, -1], HALF), NONE),
     (metrics.HitRate(1, **IDS), ([[0, -1], [-1, -1]], HALF), NONE),
     (metrics.HitRate(1, empty_value=None, **IDS), ([0, -1], HALF), None),
@@ -419,9 +445,23 @@ def test_what_the_first_batch_is_warned_of(metric, given, message):
     group = metrics.RankingMetrics([type(metric).from_config(metric.get_config())])
     for each in (metric, group):
         context = pytest.warns(UserWarning, match=re.escape(message or ""))
-        with context if message else nullcontext():
+        with context if message else nullcontext() as found:
             each.update_state(*given)
+        assert not message or len(found) == 1
         each.update_state(*given)
+
+
+def test_a_group_warns_once_for_all_members():
+    """Also of members that read the batch separately, and of those of exposure."""
+    members = ["ndcg@1", "mrr", "map", metrics.NDCG(dtype="float64", name="double")]
+    exposure = [metrics.Coverage(1, 2), metrics.Gini(1, 2)]
+    for group, found in ((members + exposure, "'mrr', 'map'"), (exposure, None)):
+        group = metrics.RankingMetrics(group)
+        with pytest.warns(UserWarning) as warned:
+            group.update_state([[5, 1], [-7, 2]], [[np.nan, 1], [2, 3]], [[-1, 1]] * 2)
+        text = [str(warning.message) for warning in warned]
+        assert len(text) == 2 + (found is not None), text
+        assert found is None or found in text[1]
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX ranks integers as float32")

@@ -269,8 +269,14 @@ def _weights(name: str, weights: Array, is_item: Array, lists: _Lists) -> Array:
             f"`weight` should name a column without missing weights. Received: "
             f"weight={name!r}, with one missing in the query {lists.query_of(row)!r}"
         )
-    # As in a metric.
-    return np.minimum(weights, LARGEST_WEIGHT)
+    for row in np.flatnonzero((weights > LARGEST_WEIGHT) & is_item)[:1]:
+        raise ValueError(
+            "`weight` should name a column of weights of at most 2**50 (1.1e15): "
+            "divide all weights by the same number, which changes no result. Received: "
+            f"weight={name!r}, with {weights[row]:.4g} in the query "
+            f"{lists.query_of(row)!r}"
+        )
+    return weights
 
 
 def _duplicates(

@@ -1,4 +1,4 @@
-"""Copies among the candidates: distinct items with the same embedding."""
+"""Warnings about embeddings: NaN, and distinct items with the same embedding."""
 
 import math
 import warnings
@@ -7,12 +7,29 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array
-from keras_rank.catalogue.candidates import Candidates
+from keras_rank.catalogue.candidates import Candidates, holds_nan
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval
 
 # For so many targets, copies are looked for.
 _FEW = 8
+
+
+def warn_of_nan(task: Retrieval) -> None:
+    """Warns about embeddings with NaN, whose scores are NaN.
+
+    The embeddings of shards are not inspected, as their workers would have to.
+    """
+    inspected = {"queries": holds_nan(task.queries.embeddings)}
+    if isinstance(task.candidates, Candidates):
+        inspected["candidates"] = task.candidates.has_nan()
+    for argument in (name for name, has_nan in inspected.items() if has_nan):
+        warnings.warn(
+            f"`{argument}` has embeddings with NaN. Their scores are NaN, and items "
+            "with such scores have no rank, which can raise the results. Check the "
+            "model that embeds them.",
+            stacklevel=4,
+        )
 
 
 def warn_of_copies(task: Retrieval, counts: Counts) -> None:
