@@ -40,7 +40,7 @@ def is_concrete(x: Tensor) -> bool:
 
 
 def is_traced(*tensors: Tensor) -> bool:
-    """Inputs may be constants of the traced function, so a new tensor is checked too."""
+    """A new tensor is checked too, as inputs may be constants of what is traced."""
     return generic.is_traced(*tensors, jnp.zeros(()))
 
 

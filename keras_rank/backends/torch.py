@@ -54,7 +54,7 @@ def is_traced(*tensors: Tensor) -> bool:
     """`torch.vmap` raises for operations that draw numbers."""
     return (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
         or generic.is_traced(*tensors)
     )

@@ -13,8 +13,8 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.best import best_among
 from keras_rank.catalogue.blocks import Queries
-from keras_rank.catalogue.embedding_warnings import warn_of_copies, warn_of_nan
 from keras_rank.catalogue.counting import Counts
+from keras_rank.catalogue.embedding_warnings import warn_of_copies, warn_of_nan
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics

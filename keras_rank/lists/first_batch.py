@@ -16,7 +16,10 @@ _PADDING = (-1, -100)
 
 
 def warnings_of_first_batch(
-    reading: Reading, sparse_labels: bool, metrics: Sequence[Any], warns_of_weights: bool
+    reading: Reading,
+    sparse_labels: bool,
+    metrics: Sequence[Any],
+    warns_of_weights: bool,
 ) -> Iterator[str]:
     """Yields warnings about values that are valid but probably not intended.
 
@@ -35,7 +38,9 @@ def warnings_of_first_batch(
     if not sparse_labels:
         yield from warnings_of_rows(reading)
     is_weighted = _is_weighted(given, weights)
-    is_kept = _all_of(is_weighted, given.mask, None if sparse_labels else given.layer_mask)
+    is_kept = _all_of(
+        is_weighted, given.mask, None if sparse_labels else given.layer_mask
+    )
     labels = given.grades if sparse_labels else given.labels
     labels = None if labels is None else _values(labels)
     if labels is not None and is_kept is not None:
@@ -69,14 +74,14 @@ def _values(x: Tensor) -> Array | None:
 def _is_weighted(given: RawBatch, weights: Array | None) -> Array | None:
     """Returns where weights are above 0, `None` if they are not visible."""
     if given.weights is None:
-        return np.True_
+        return np.array(True)
     return None if weights is None else weights > 0
 
 
 def _all_of(condition: Array | None, *masks: Tensor | None) -> Array | None:
     """Returns where a condition and all masks hold, `None` if any is not visible."""
     for mask in masks:
-        values = np.True_ if mask is None else _values(mask)
+        values = np.array(True) if mask is None else _values(mask)
         if values is None or condition is None:
             return None
         if values.ndim == 1 and condition.ndim == 2:
@@ -166,15 +171,15 @@ def _of_low_ids(given: RawBatch) -> Iterator[str]:
 
 def _of_weights(weights: Array) -> Iterator[str]:
     """Yields warnings about weights that are NaN or negative."""
-    for number, what in (
-        (np.sum(np.isnan(weights)), "NaN"),
-        (np.sum(weights < 0), "weights below 0"),
+    for name, number in (
+        ("NaN", np.sum(np.isnan(weights))),
+        ("negative weights", np.sum(weights < 0)),
     ):
         if number:
             yield (
-                f"`sample_weight` has {number} {what} in the first batch. What they "
-                "weigh is left out of the mean, as with a weight of 0. Pass weights of "
-                "0 or more."
+                f"`sample_weight` has {name} in the first batch: {number} of "
+                f"{weights.size}. What they weigh is left out of the mean, as with a "
+                "weight of 0. Pass weights of 0 or more."
             )
 
 

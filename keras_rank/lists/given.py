@@ -262,7 +262,8 @@ def check_largest_weight(weights: Tensor) -> None:
     if numbers is not None and np.any(numbers > LARGEST_WEIGHT):
         expected = "be at most 2**50 (1.1e15): divide all weights by the same number, "
         expected += "which changes no result"
-        raise refused("sample_weight", expected, f"a weight of {numbers.max():.4g}")
+        largest = numbers[numbers > LARGEST_WEIGHT].max()
+        raise refused("sample_weight", expected, f"a weight of {largest:.4g}")
 
 
 def _lengths_of(given: Given) -> Sequence[int]:

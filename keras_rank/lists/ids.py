@@ -186,7 +186,9 @@ def check_not_one_hot(given: Given, scores: Sequence[int | None]) -> None:
         return
     is_float = dtype_name(x).startswith(("float", "bfloat"))
     if is_float and not backend.has_no_data(x):
-        received = f"{given.argument} of dtype {dtype_name(x)} and shape {given.shape}, "
+        received = (
+            f"{given.argument} of dtype {dtype_name(x)} and shape {given.shape}, "
+        )
         received += "which is that of `y_pred`"
         raise refused(given.argument, f"hold {_IDS}", received)
 

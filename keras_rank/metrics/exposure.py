@@ -138,7 +138,7 @@ class ExposureMetric(ordered.OrderedMetric):
 
     def _copy_for_group(self) -> Self:
         """Returns a metric of the same configuration with variables of its own."""
-        other = self.from_config(self.get_config())
+        other: Self = self.from_config(self.get_config())
         other._seed_is_default = self._seed_is_default
         return other
 

@@ -58,6 +58,7 @@ class AverageRelevancePosition(RankingMetric):
     """
 
     base_name = "arp"
+    _is_graded = True
     _leaves_out_empty = True
     takes_sparse_labels = True
     higher_is_better = False

@@ -288,7 +288,7 @@ def _with_default_seeds():
 
 @pytest.mark.compiles_long
 def test_default_seeds_are_those_of_the_program():
-    """Of `keras.utils.set_random_seed`, and of no draw between."""
+    """A program that sets a seed repeats itself, with metrics and functions."""
     found = []
     for seed in (7, 7, 8):
         keras.utils.set_random_seed(seed)
@@ -301,6 +301,60 @@ def test_default_seeds_are_those_of_the_program():
     assert metrics.NDCG().seed == before
     random.random()
     assert metrics.NDCG().seed != before
+
+
+def test_calls_of_functions_in_a_loop_shuffle_differently():
+    """Chance evens out over calls, as it does over the lists of one call."""
+    labels, scores = np.eye(1, 6), np.ones((1, 6))
+    calls = {
+        "ndcg": lambda **how: functional.ndcg(labels, scores, **how),
+        "rank": lambda **how: functional.ndcg(functional.rank(labels, scores, **how)),
+        "catalogue": lambda **how: functional.ndcg(
+            catalogue.rank([0], np.ones((1, 1)), np.ones((6, 1)), **how)
+        ),
+    }
+    expected = array(functional.ndcg(labels, scores, shuffle_ties="average"))[0]
+    for name, call in calls.items():
+        number = 40 if name == "catalogue" else 200
+        keras.utils.set_random_seed(1)
+        values = [float(call()[0]) for _ in range(number)]
+        keras.utils.set_random_seed(1)
+        assert values[:5] == [float(call()[0]) for _ in range(5)], name
+        assert np.mean(values) == pytest.approx(expected, abs=4 * 0.21 / number**0.5)
+        assert len({float(call(seed=3)[0]) for _ in range(3)}) == 1
+
+
+def test_a_function_draws_only_to_shuffle_ties():
+    found = []
+    for how in (
+        None,
+        {"seed": 1},
+        {"shuffle_ties": False},
+        {"shuffle_ties": "average"},
+    ):
+        keras.utils.set_random_seed(1)
+        if how is not None:
+            functional.ndcg([[1, 0]], [[1, 1]], **how)
+            metrics.NDCG()([[1, 0]], [[1, 1]])
+        found.append(array(keras.random.uniform((2,))))
+    for each in found:
+        np.testing.assert_array_equal(each, found[0])
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_a_traced_function_without_a_seed_leaves_the_generator_as_it_is(way):
+    """It shuffles by the state of Python's generator, also with constant inputs."""
+    labels, scores = ops.convert_to_tensor([[1.0, 0.0, 0.0]]), ops.ones((1, 3))
+    keras.utils.set_random_seed(1)
+    expected = array(keras.random.uniform((2,)))
+    keras.utils.set_random_seed(1)
+    function = compiled.function(way, lambda x: functional.ndcg(labels, x))
+    constant = compiled.function(way, lambda x: x + functional.ndcg(labels, scores))
+    first = array(function(scores))
+    np.testing.assert_array_equal(first, array(function(scores)))
+    assert array(constant(0.0 * scores)).min() == first.min()
+    np.testing.assert_array_equal(array(keras.random.uniform((2,))), expected)
 
 
 def test_arguments_that_a_config_would_lose_are_an_error():
@@ -354,12 +408,16 @@ def test_no_seed_is_made_where_none_is_needed(shuffle_ties, monkeypatch):
 
 @pytest.mark.compiles_long
 def test_no_draw_of_others_is_changed():
-    """Neither of Python and NumPy, nor of Keras, which seeds layers from Python's."""
+    """Functions draw from Keras's global generator alone, and metrics nothing."""
     keras.utils.set_random_seed(1)
     before = random.getstate(), repr(np.random.get_state())
     made = [*(case.make(seed=None) for case in FIRST_CASES), metrics.Coverage(1, 2)]
     made = [type(metric).from_config(metric.get_config()) for metric in made]
     metrics.RankingMetrics([*made, "ndcg@1"])([[1, 0]], [[1, 1]])
+    assert (random.getstate(), repr(np.random.get_state())) == before
+    # Keras seeds its global generator from Python's when it is first used.
+    keras.random.uniform((1,))
+    before = random.getstate(), repr(np.random.get_state())
     for case in FIRST_CASES:
         case.values([[1, 0]], [[1, 1]], seed=None)
     _with_default_seeds()

@@ -724,3 +724,28 @@ def test_an_array_that_stays_as_it_is_while_items_are_trained_is_warned_of():
     items.trainable = False
     model.compile("sgd", "mse")
     fitted(np.ones((30, 4)), models)
+
+
+NAN_ROWS = np.where(np.arange(60)[:, None] < 20, np.nan, np.ones((60, 4), "float32"))
+WITH_NAN = {
+    "candidates": {"candidates": NAN_ROWS},
+    "a tensor": {"candidates": ops.convert_to_tensor(NAN_ROWS)},
+    "blocks": {"candidates": lambda: iter(np.split(NAN_ROWS, 3))},
+    "queries": {"queries": NAN_ROWS[15:25]},
+}
+
+
+@pytest.mark.parametrize("name", WITH_NAN)
+def test_embeddings_with_nan_are_warned_about(name):
+    given = {"queries": np.ones((10, 4)), "candidates": np.ones((60, 4)) * 2.0}
+    given |= WITH_NAN[name]
+    (argument,) = WITH_NAN[name]
+    with pytest.warns(UserWarning, match=f"`{argument}` has embeddings with NaN"):
+        catalogue.evaluate(np.arange(30, 40), **given, metrics=["mrr", "ndcg@5"])
+
+
+def test_infinite_embeddings_are_not_warned_about(recwarn):
+    candidates = np.ones((60, 4), "float32")
+    candidates[:2, 0] = np.inf, -np.inf
+    catalogue.evaluate(np.arange(30, 40), np.ones((10, 4)), candidates, ["mrr"])
+    assert not [x for x in recwarn if "NaN" in str(x.message)]

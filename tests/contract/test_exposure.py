@@ -410,3 +410,47 @@ def test_a_graph_of_unknown_sizes_fails_for_another_catalogue(backend):
     assert int(other.counts.numpy().sum()) == 3
     with pytest.raises(tf.errors.InvalidArgumentError):
         shown(tf.constant([[1.0, 2.0]]))
+
+
+def test_each_group_has_its_own_sums():
+    """A group copies a metric that is a member of another one, and leaves its name."""
+    gini, coverage = Gini(1, 3), Coverage(1, 3)
+    first = RankingMetrics([gini, coverage], prefix="a_")
+    paths = [variable.path for variable in first.variables]
+    first.update_state([[0], [0]])
+    others = [
+        RankingMetrics([gini, coverage], prefix="b_"),
+        RankingMetrics(first.members),
+        RankingMetrics([NDCG(), gini]),
+    ]
+    assert [variable.path for variable in first.variables] == paths
+    for group in others:
+        assert len({*map(id, group.variables)} & {*map(id, first.variables)}) == 0
+        assert float([*group.result().values()][-1]) == 0.0
+    others[0].update_state([[0], [1]])
+    others[0].reset_state()
+    others[1].update_state([[1], [2]])
+    assert float(first.result()["a_gini_at_1"]) == pytest.approx(2 / 3)
+    assert float(others[1].result()["coverage_at_1"]) == pytest.approx(2 / 3)
+    seeds = [member.seed for member in (gini, others[0].members[0])]
+    assert seeds[0] == seeds[1]
+
+
+def test_catalogues_leave_the_metrics_of_groups_as_they_are():
+    gini = Gini(1, 3)
+    group = RankingMetrics([gini], prefix="a_")
+    paths = [variable.path for variable in group.variables]
+    group.update_state([[0], [0]])
+    catalogue.evaluate([0, 1], np.eye(2, 3), np.eye(3), [gini])
+    assert [variable.path for variable in group.variables] == paths
+    assert float(group.result()["a_gini_at_1"]) == pytest.approx(2 / 3)
+
+
+def test_shown_ids_may_be_as_many_as_items():
+    """Rows with an id twice, or all of them, are no one-hot matrix here."""
+    metric = Coverage(k=2, items=2)
+    metric.update_state([[0, 0], [1, -1]])
+    assert float(metric.result()) == 1.0
+    metric = Coverage(k=3, items=3)
+    metric.update_state([[0, 1, 0], [0, 0, 1]])
+    assert float(metric.result()) == pytest.approx(2 / 3)

@@ -139,7 +139,6 @@ def takers_of_ids(lists, items):
     """What takes ids, for a number of lists, and of items of a catalogue."""
     queries, candidates = QUERIES[:lists], np.ones((items, 1))
     scores, seen = MANY_SCORES[:lists, :items], np.arange(lists)[:, None] % items
-    shown = metrics.Coverage(k=1, items=items)
     exposed = metrics.Coverage(k=1, items=items, sparse_labels=True)
     given = {"queries": queries, "candidates": candidates}
     return {
@@ -150,7 +149,6 @@ def takers_of_ids(lists, items):
         "keep": lambda ids: utils.exclude_items(scores, seen, keep=ids),
         "y_true": lambda ids: functional.recall(ids, scores, sparse_labels=True),
         "y_true that is exposed": lambda ids: exposed(ids, scores),
-        "y_true that is shown": shown,
     }
 
 
@@ -269,3 +267,25 @@ def test_float32_holds_fewer_ids_than_a_large_catalogue_has(convert):
     with pytest.raises(ValueError, match="float32 holds all numbers up to 16777216"):
         functional.recall(convert(np.float32([[5]])), scores, sparse_labels=True)
     assert float(functional.recall([[5]], scores[:, :-1], sparse_labels=True)[0]) == 1.0
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_a_one_hot_matrix_of_floats_is_an_error_in_compiled_code(way):
+    """Its shape tells it from ids, as values can't be seen. Integers may be ids."""
+
+    def recall(ids):
+        scores = ops.convert_to_tensor(SQUARE)
+        return functional.recall(ids, scores, k=1, sparse_labels=True, seed=1)
+
+    one_hot = ops.convert_to_tensor(np.eye(3, dtype="float32"))
+    with pytest.raises(Exception, match="`y_true` should hold ids of items"):
+        compiled.function(way, recall)(one_hot)
+    ids = ops.convert_to_tensor(np.array([[0, -1, -1], [1, 2, -1], [2, 1, 0]], "int32"))
+    found = compiled.function(way, recall)(ids)
+    assert_equal(found, recall(ids))
+    narrow = ops.convert_to_tensor(np.array([[0.0, -1.0], [1.0, 2.0], [2.0, 1.0]]))
+    assert_equal(compiled.function(way, recall)(narrow), recall(narrow))
+
+
+SQUARE = np.array([[3.0, 1.0, 2.0], [1.0, 3.0, 2.0], [2.0, 1.0, 3.0]], "float32")

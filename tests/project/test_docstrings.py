@@ -33,8 +33,8 @@ BASES = {
 # What a class says otherwise than its function, as it computes a mean later on.
 LATER = {
     "The seed of the shuffle. Defaults to `None`: each call draws a seed from Keras's "
-    "global generator, as seedless random operations of Keras do. Code that is compiled "
-    "takes it from the state of Python's generator instead. "
+    "global generator, as seedless random operations of Keras do. Code that is "
+    "compiled takes it from the state of Python's generator instead. "
     "`keras.utils.set_random_seed` sets both.": (
         "The seed of the shuffle, which is a function of the seed, the number of the "
         "list since the last reset, and the item. Defaults to `None`: that of the "

@@ -56,12 +56,21 @@ def test_means_are_those_of_all_metrics(weight, ties):
     assert found == pytest.approx(expected, abs=1e-6, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "weights", [[1e30, 1e20, 1.0], [np.inf, 1.0, 1.0], [1.0, 0.0, -1.0]]
-)
-def test_weights_are_cut_as_those_of_the_metrics(weights):
+def rows_with_weights(weights):
     rows = {"query_id": [0, 0, 1, 1, 2, 2], "label": [1, 0, 1, 0, 1, 0]}
-    rows |= {"score": [2, 1, 1, 2, 1, 2], "weight": np.repeat(weights, 2)}
+    return rows | {"score": [2, 1, 1, 2, 1, 2], "weight": np.repeat(weights, 2)}
+
+
+@pytest.mark.parametrize("weights", [[1e30, 1e20, 1.0], [np.inf, 1.0, 1.0]])
+def test_weights_above_the_limit_are_an_error(weights):
+    with raises(r"`weight` should name a column of weights of at most 2\*\*50"):
+        evaluate(rows_with_weights(weights), ["mrr"], weight="weight")
+
+
+@pytest.mark.filterwarnings("ignore:`sample_weight` has negative weights")
+@pytest.mark.parametrize("weights", [[2.0**50, 1e10, 1.0], [1.0, 0.0, -1.0]])
+def test_weights_count_as_those_of_the_metrics(weights):
+    rows = rows_with_weights(weights)
     metric = MeanReciprocalRank()
     metric.update_state(*np.reshape([*rows.values()][1:], (3, 3, 2)))
     found = evaluate(rows, ["mrr"], weight="weight").summary()
