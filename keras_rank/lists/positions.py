@@ -9,7 +9,6 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     Given,
-    check_largest_weight,
     check_weights,
     if_given,
     is_dict,
@@ -83,7 +82,6 @@ def lists_of_positions(
         lists, of_positions = tuple(axes[:1]), tuple(axes)
         of_sequences = lists, (*lists, 1)
         check_weights(weights.shape, *of_sequences, of_positions, (*of_positions, 1))
-        check_largest_weight(weights.tensor())
     flat = backend.enter(_flat, len(axes), *parts, layer_mask)
     return [None if x is None else backend.on_host(x) for x in flat], labels
 

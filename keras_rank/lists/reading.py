@@ -121,6 +121,7 @@ def read(
     batch = RawBatch(labels, scores, mask, weights, layer_mask=layer_mask)
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
+    check_largest_weight(batch.weights, batch.labels, batch.mask, batch.layer_mask)
     return Reading(batch, y_true, are_lists or y_pred.lengths is not None)
 
 
@@ -142,7 +143,9 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     if are_at_positions(given):
         layer_mask = layer_mask_of(y_pred, given.shape[:-1])
         parts, of_labels = lists_of_positions(y_true, given, sample_weight, layer_mask)
-        return Reading(RawBatch(*parts), of_labels, at_positions=True)
+        batch = RawBatch(*parts)
+        check_largest_weight(batch.weights)
+        return Reading(batch, of_labels, at_positions=True)
     if given.lengths is not None:
         raise uneven_error("y_pred", y_pred)
     if "int64" in str(given.numbers.dtype):
@@ -162,6 +165,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     weights = weights_of_lists(sample_weight, ids)
     # One of lists, or of their items.
     layer_mask = layer_mask_of(y_pred, given.shape[:1], given.shape[:2])
+    check_largest_weight(weights)
     batch = RawBatch(ids, scores, mask, weights, labels, layer_mask)
     return Reading(batch, of_labels)
 
@@ -320,6 +324,5 @@ def _weights(given: Given, *accepted: tuple[int | None, ...]) -> Tensor:
     """Checks the shape of weights, of which those of a vector become a column."""
     weights = _lists(given)
     check_weights(shape_of(weights), *accepted)
-    check_largest_weight(weights)
     is_column = len(weights.shape) == 1 and len(accepted[-1]) == 2
     return weights[:, None] if is_column else weights

@@ -12,7 +12,7 @@ from keras_rank.arrays.buckets import enlarged, rounded_up, with_last_repeated
 from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.given import refused
+from keras_rank.lists.given import check_largest_weight, refused
 from keras_rank.lists.ids import (
     NO_CANDIDATE,
     are_items,
@@ -179,7 +179,9 @@ def standardize_targets(
     if len(ids.shape) != 2:
         expected = "have the shape (batch,) or (batch, targets)"
         raise refused("targets", expected, f"targets.shape={shape_of(ids)}")
-    given = ids, labels, mask, weights_of_lists(sample_weight, ids)
+    weights = weights_of_lists(sample_weight, ids)
+    check_largest_weight(weights)
+    given = ids, labels, mask, weights
     kind = "targets", items, dtype
     return backend.enter(_target_lists, kind, *given), tied_labels(of_labels)
 

@@ -161,7 +161,8 @@ def _batches(
                 reading, sparse_labels, members, warns_of_weights
             )
         yield members, reading.batch
-    warn(messages)
+    if messages:
+        warn(messages)
 
 
 def columns_of(

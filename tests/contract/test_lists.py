@@ -456,7 +456,7 @@ def test_what_the_first_batch_is_warned_of(metric, given, message):
 def test_a_group_warns_once_for_all_members():
     """Also of members that read the batch separately, and of those of exposure."""
     members = ["ndcg@1", "mrr", "map", metrics.NDCG(dtype="float64", name="double")]
-    exposure = [metrics.Coverage(1, 2), metrics.Gini(1, 2)]
+    exposure = [metrics.Coverage(1, 3), metrics.Gini(1, 3)]
     for group, found in ((members + exposure, "'mrr', 'map'"), (exposure, None)):
         group = metrics.RankingMetrics(group)
         with warnings.catch_warnings(record=True, action="always") as warned:
