@@ -252,6 +252,11 @@ def without_autograph(function: Function) -> Function:
     return function
 
 
+def traced_as_constant(function: Function) -> Function:
+    """Decorates a function of settings that code being traced calls for its result."""
+    return function
+
+
 def should_bucket(*tensors: Tensor) -> bool:
     """Whether sizes should be rounded up, as a program is compiled for each."""
     return False

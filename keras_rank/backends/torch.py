@@ -60,6 +60,11 @@ def is_traced(*tensors: Tensor) -> bool:
     )
 
 
+def traced_as_constant(function: Any) -> Any:
+    """`torch.compile` can't trace the creation of a metric."""
+    return torch.compiler.assume_constant_result(function)
+
+
 def has_no_data(x: Tensor) -> bool:
     """An error would leave Keras's device as it is there."""
     return bool(x.device.type == "meta")

@@ -7,11 +7,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from keras import ops
 
+from keras_rank.arguments import Seed, shuffle_key
+from keras_rank.arrays.buckets import first_rows
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.first_batch import warn, warnings_of_first_batch
+from keras_rank.lists.first_batch import (
+    warn,
+    warnings_of_first_batch,
+    warnings_of_rows,
+)
 from keras_rank.lists.reading import (
     RawBatch,
+    Reading,
     check_told_apart,
     read,
     read_sparse,
@@ -135,6 +142,51 @@ def updates_of(
     return sums.updates(new)
 
 
+def values_of(
+    spec: UpdateSpec, y_true: Any, y_pred: Any, sample_weight: Any, seed: Seed
+) -> Tensor:
+    """Returns one value per list, NaN for a list that is left out of the mean.
+
+    Args:
+        spec: what is computed, for a single metric.
+        y_true: labels, ids or ranked lists, as for the functions.
+        y_pred: scores, as for the functions.
+        sample_weight: weights, as for the functions.
+        seed: the seed of the shuffle, or `None`.
+    """
+    (metric,) = spec.metrics
+    if isinstance(y_true, RankedLists):
+        y_true.check_alone(y_pred, sample_weight)
+        _check_reads(metric, y_true)
+        return backend.enter(_values_of_ranked, spec, *y_true.fresh())
+    reading = _read([metric], y_true, y_pred, sample_weight)
+    if not metric.sparse_labels:
+        warn(warnings_of_rows(reading))
+    batch = reading.batch
+    key = shuffle_key(metric._ties, seed, batch.labels, batch.scores)
+    if not backend.is_ours(spec):
+        lists, rankings = _ranked_by_steps(spec, batch, (key,), [0])
+        ranked = dataclasses.replace(spec, orders=())
+        return backend.enter(_values_of_ranked, ranked, lists, *rankings)
+    padded = bucket_shapes(batch, metric.sparse_labels)
+    values = backend.enter(_values_of_batch, spec, padded, (key,))
+    return first_rows(values, shape_of(batch.labels)[0])
+
+
+def _read(
+    metrics: Sequence[PerListMetric], y_true: Any, y_pred: Any, sample_weight: Any
+) -> Reading:
+    """Reads lists for metrics that share their inputs."""
+    if metrics[0].sparse_labels:
+        reading = read_sparse(y_true, y_pred, sample_weight)
+    else:
+        takes_subtopics = all(metric.takes_subtopics for metric in metrics)
+        reading = read(y_true, y_pred, sample_weight, takes_subtopics)
+    if any(metric._compares_labels for metric in metrics):
+        check_told_apart(reading.labels)
+    return reading
+
+
 def _batches(
     metrics: Sequence[PerListMetric],
     y_true: Any,
@@ -146,15 +198,7 @@ def _batches(
     """Reads the lists once for all metrics that share their inputs."""
     messages = list[str]()
     for (sparse_labels, _), members in alike(metrics).items():
-        if sparse_labels:
-            reading = read_sparse(y_true, y_pred, sample_weight)
-        else:
-            takes_subtopics = False not in {m.takes_subtopics for m in members}
-            reading = read(y_true, y_pred, sample_weight, takes_subtopics)
-        for metric in members:
-            if metric._compares_labels:
-                check_told_apart(reading.labels)
-                break
+        reading = _read(members, y_true, y_pred, sample_weight)
         is_single = tuple(reading.batch.scores.shape) == (1, 1)
         if not is_single and has_first_batch(members):
             messages += warnings_of_first_batch(
@@ -271,20 +315,25 @@ def check_takes_targets(metric: PerListMetric) -> None:
         )
 
 
+def _check_reads(metric: PerListMetric, ranked: RankedLists) -> None:
+    """Raises for a metric that needs other labels or more ranks."""
+    if ranked.lists.holds_targets:
+        check_takes_targets(metric)
+    ranked.check_subtopics(type(metric).__name__, metric.takes_subtopics)
+    ranked.check_cutoff(metric.k)
+    ranked.check_compared(metric._compares_labels)
+
+
 def _check_take(metrics: Sequence[PerListMetric], ranked: RankedLists) -> None:
     """Raises for a metric that needs another order, other labels or more ranks."""
     for metric in metrics:
-        if ranked.lists.holds_targets:
-            check_takes_targets(metric)
-        ranked.check_subtopics(type(metric).__name__, metric.takes_subtopics)
+        _check_reads(metric, ranked)
         if ranked.ties != metric._ties:
             raise ValueError(
                 "`shuffle_ties` should be the same for the metric and the ranked "
                 f"lists. Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
                 f"shuffle_ties={SHUFFLE_TIES[ranked.ties]!r} of the lists"
             )
-        ranked.check_cutoff(metric.k)
-        ranked.check_compared(metric._compares_labels)
 
 
 def _with_batch(
@@ -305,18 +354,44 @@ def _columns(
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
-    """The same, with programs before and after what a user wrote."""
+    """What lists add to totals, with programs before and after a user's code."""
+    lists, rankings = _ranked_by_steps(spec, batch, spec.keys, first_lists)
+    ranked = dataclasses.replace(spec, orders=())
+    return backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
+
+
+def _ranked_by_steps(
+    spec: UpdateSpec,
+    batch: RawBatch,
+    keys: Sequence[Tensor],
+    first_lists: Sequence[Tensor | int],
+) -> tuple[Lists, list[Ranking]]:
+    """Lists and their orders, each by a program of its own."""
     lists = backend.enter(standardize, spec.kind, batch)
     rankings = [
         rank_by_scores(order, lists, key, first_list)
         if order.by_steps
         else backend.enter(rank_by_scores, order, lists, key, first_list)
-        for order, key, first_list in zip(
-            spec.orders, spec.keys, first_lists, strict=True
-        )
+        for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
     ]
-    ranked = dataclasses.replace(spec, orders=())
-    return backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
+    return lists, rankings
+
+
+def _values_of_batch(
+    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor]
+) -> Tensor:
+    """The values of a single metric for lists."""
+    lists = standardize(spec.kind, batch)
+    (ranking,) = _in_orders(spec, lists, keys, [0])
+    return _values_of_ranked(spec, lists, ranking)
+
+
+def _values_of_ranked(spec: UpdateSpec, lists: Lists, ranking: Ranking) -> Tensor:
+    """The values of a single metric for ranked lists."""
+    (metric,) = spec.metrics
+    judged = JudgedLists(lists, metric._relevance_for(lists))
+    values = _values(metric, judged, ranking.cut(metric.k))
+    return judged.fill_empty(values, metric.empty_value)
 
 
 def _with_ranked(
@@ -397,15 +472,22 @@ def _computed(
         alike = (judged for judged in shared if judged.is_by(relevance))
         judged = next(alike, None) or JudgedLists(lists, relevance)
         shared.append(judged)
-        values = metric.compute(judged, ranking)
+        values = _values(metric, judged, ranking)
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
-        if getattr(values, "dtype", None) != weights.dtype and values is not None:
-            values = ops.cast(values, judged.dtype)
-        check_returned(values, weights, functools.partial(_expected, metric, judged))
         computed.append(Computed(metric, judged, values, weights))
     return computed
+
+
+def _values(metric: PerListMetric, judged: JudgedLists, ranking: Ranking) -> Tensor:
+    """The values of a metric, checked and in the dtype of the lists."""
+    values = metric.compute(judged, ranking)
+    if values is not None and getattr(values, "dtype", None) != judged.labels.dtype:
+        values = ops.cast(values, judged.dtype)
+    expected = functools.partial(_expected, metric, judged)
+    check_returned(values, judged.has_items, expected)
+    return values
 
 
 def _expected(metric: PerListMetric, judged: JudgedLists) -> str:

@@ -1,0 +1,360 @@
+"""Ranking metrics as functions that return one value per list.
+
+Each function is generated from a class of `keras_rank.metrics`, which documents its
+equation and its arguments:
+
+| function | class |
+| --- | --- |
+| `ndcg` | `NDCG` |
+| `dcg` | `DCG` |
+| `average_precision` | `MeanAveragePrecision` |
+| `reciprocal_rank` | `MeanReciprocalRank` |
+| `precision` | `PrecisionAtK` |
+| `recall` | `RecallAtK` |
+| `hit_rate` | `HitRate` |
+| `f1` | `F1AtK` |
+| `f_beta` | `FBetaAtK` |
+| `r_precision` | `RPrecision` |
+| `average_precision_at_r` | `MeanAveragePrecisionAtR` |
+| `expected_reciprocal_rank` | `ExpectedReciprocalRank` |
+| `rank_biased_precision` | `RankBiasedPrecision` |
+| `average_relevance_position` | `AverageRelevancePosition` |
+| `bpref` | `BPref` |
+| `fall_out` | `FallOut` |
+| `pairwise_accuracy` | `PairwiseAccuracy` |
+| `kendall_tau` | `KendallTau` |
+| `spearman_correlation` | `SpearmanCorrelation` |
+| `alpha_ndcg` | `AlphaNDCG` |
+| `alpha_dcg` | `AlphaDCG` |
+| `expected_reciprocal_rank_ia` | `ExpectedReciprocalRankIA` |
+| `precision_ia` | `PrecisionIA` |
+| `subtopic_recall` | `SubtopicRecall` |
+
+In `compile`, use the classes: the mean that Keras takes of a function is NaN with a
+list of padding, and ignores the weights of lists.
+
+A function takes `y_true`, `y_pred` and, by name, `sample_weight` and the arguments of
+its class except for `name` and `empty_weight`. The following arguments differ from
+those of the classes.
+
+Args:
+    y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+        length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+        below 0 or NaN, or whose mask is False, is padding. All functions but
+        `keras_rank.functional.rank` also take the ranked lists that it returns, in
+        place of all its arguments but `k`.
+    y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored `-inf`
+        or NaN is judged, but not retrieved: it has no rank. Where a mask that layers
+        have passed on to the scores is False, there is padding.
+    sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+        `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight is
+        not above 0 is padding. Other weights of items matter only where the equation
+        has them. One weight for a whole list does not change its value: it only weights
+        the list in a mean.
+    k: positive int. The number of ranks that count. Defaults to `None`: all.
+    shuffle_ties: how tied items are ordered. `True`: at random, from `seed`. `False`:
+        the earlier item first. `"average"`: the exact mean over all their orders.
+        Defaults to `True`.
+    seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+        `None`: each call draws a seed from Keras's global generator, as seedless random
+        operations of Keras do. Code that is compiled takes it from the state of
+        Python's generator instead. `keras.utils.set_random_seed` sets both.
+    empty_value: float. The value of a list that has items, but no relevant ones.
+        Defaults to 0.0. `None` gives NaN.
+    relevance_threshold: float. Items with this label or a higher one are relevant.
+        Defaults to 1.0. `None`: those with any label above 0.
+    sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of shape
+        `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"` and
+        `"labels"` of this shape that grades them, and `y_pred` the scores of a whole
+        catalogue, of shape `(batch, items)`. An id that is not in the catalogue is an
+        error in eager code, and counts as not retrieved in compiled code. Defaults to
+        `False`.
+    dtype: `"float64"` to compute in float64. Defaults to float32.
+
+Returns:
+    A tensor of shape `(batch,)`. A list of padding only has the value NaN.
+
+Raises:
+    ValueError: if an argument does not have the documented type, shape or range.
+
+Example:
+
+>>> labels, scores = [[3, 0, 1], [0, 2, 0]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.1]]
+>>> values = keras_rank.functional.ndcg(labels, scores, k=2)
+>>> [f"{float(value):.4f}" for value in values]
+['0.9173', '0.6309']
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, cast
+
+from keras_rank import metrics
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_dtype,
+    check_flag,
+    check_k,
+    check_ties,
+    names_arguments,
+    shuffle_key,
+)
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.copies import own
+from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.first_batch import warn, warnings_of_rows
+from keras_rank.lists.given import refused
+from keras_rank.lists.reading import RawBatch, read, read_sparse, tied_labels
+from keras_rank.lists.standardize import Kind, standardize
+from keras_rank.lists.targets import SparseLists
+from keras_rank.metrics.update import UpdateSpec, values_of
+from keras_rank.metrics.variables import for_a_group
+from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
+from keras_rank.ranking.ranking import Ranking
+
+__all__ = [
+    "alpha_dcg",
+    "alpha_ndcg",
+    "average_precision",
+    "average_precision_at_r",
+    "average_relevance_position",
+    "bpref",
+    "dcg",
+    "expected_reciprocal_rank",
+    "expected_reciprocal_rank_ia",
+    "f1",
+    "f_beta",
+    "fall_out",
+    "hit_rate",
+    "kendall_tau",
+    "ndcg",
+    "pairwise_accuracy",
+    "precision",
+    "precision_ia",
+    "r_precision",
+    "rank",
+    "rank_biased_precision",
+    "recall",
+    "reciprocal_rank",
+    "spearman_correlation",
+    "subtopic_recall",
+]
+
+P = ParamSpec("P")
+
+# Arguments of classes that functions lack: one value per list has no name or weight.
+_ONLY_OF_CLASSES = ("name", "empty_weight")
+
+
+class PerListFunction(Protocol[P]):
+    """A function of lists with the arguments of a metric class.
+
+    Arguments after `y_pred` are keyword-only, and `name` and `empty_weight` are not
+    accepted, which types can't express.
+    """
+
+    __name__: str
+
+    def __call__(
+        self,
+        y_true: Any,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Tensor: ...
+
+
+def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
+    """Returns the function that computes the values of a metric for each list.
+
+    Its name is set at the end of this module.
+    """
+    metric_class = cast(type[metrics.RankingMetric], metric)
+    parameters = {
+        name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(metric_class).parameters.items()
+        if name not in _ONLY_OF_CLASSES
+    }
+
+    def function(
+        y_true: Any, y_pred: Any = None, *, sample_weight: Any = None, **arguments: Any
+    ) -> Tensor:
+        for name in arguments:
+            if name not in parameters:
+                message = f"got an unexpected keyword argument {name!r}"
+                raise TypeError(f"{function.__name__}() {message}")
+        if isinstance(y_true, RankedLists):
+            _check_agree(y_true, arguments)
+        seed = arguments.pop("seed", None)
+        spec = _spec_of(metric_class, arguments)
+        return values_of(spec, y_true, y_pred, sample_weight, seed)
+
+    class_name = metric_class.__name__
+    signature = inspect.signature(function)
+    own = list(signature.parameters.values())[:-1]
+    vars(function)["__signature__"] = signature.replace(
+        parameters=[*own, *parameters.values()]
+    )
+    function.__doc__ = f"""Computes the value of `{class_name}` for each list.
+
+    `keras_rank.metrics.{class_name}` documents the equation and its arguments,
+    `keras_rank.functional` the arguments of all functions.
+
+    Returns:
+        A tensor of shape `(batch,)`. A list of padding only has the value NaN, and a
+        list without relevant items has `empty_value`, or NaN if that is `None`.
+
+    Raises:
+        ValueError: if an argument does not have the documented type, shape or range.
+    """
+    return cast(PerListFunction[P], backend.without_autograph(function))
+
+
+def _spec_of(
+    metric_class: type[metrics.RankingMetric], arguments: dict[str, Any]
+) -> UpdateSpec:
+    """Returns what a function computes, which is cached for arguments of ours."""
+    items = tuple(sorted(arguments.items()))
+    if backend.is_ours(items):
+        return _cached_spec(metric_class, items)
+    return _new_spec(metric_class, items)
+
+
+def _new_spec(
+    metric_class: type[metrics.RankingMetric], items: tuple[tuple[str, Any], ...]
+) -> UpdateSpec:
+    with for_a_group():
+        # Functions have seeds of their own.
+        return UpdateSpec.of([metric_class(**dict(items), seed=0)])
+
+
+# `typed`, as `k=True` is an error, and equal to `k=1`.
+_cached_spec = backend.traced_as_constant(
+    functools.lru_cache(256, typed=True)(_new_spec)
+)
+
+
+ndcg = per_list(metrics.NDCG)
+dcg = per_list(metrics.DCG)
+average_precision = per_list(metrics.MeanAveragePrecision)
+reciprocal_rank = per_list(metrics.MeanReciprocalRank)
+precision = per_list(metrics.PrecisionAtK)
+recall = per_list(metrics.RecallAtK)
+hit_rate = per_list(metrics.HitRate)
+f1 = per_list(metrics.F1AtK)
+f_beta = per_list(metrics.FBetaAtK)
+r_precision = per_list(metrics.RPrecision)
+average_precision_at_r = per_list(metrics.MeanAveragePrecisionAtR)
+expected_reciprocal_rank = per_list(metrics.ExpectedReciprocalRank)
+rank_biased_precision = per_list(metrics.RankBiasedPrecision)
+average_relevance_position = per_list(metrics.AverageRelevancePosition)
+bpref = per_list(metrics.BPref)
+fall_out = per_list(metrics.FallOut)
+pairwise_accuracy = per_list(metrics.PairwiseAccuracy)
+kendall_tau = per_list(metrics.KendallTau)
+spearman_correlation = per_list(metrics.SpearmanCorrelation)
+alpha_ndcg = per_list(metrics.AlphaNDCG)
+alpha_dcg = per_list(metrics.AlphaDCG)
+expected_reciprocal_rank_ia = per_list(metrics.ExpectedReciprocalRankIA)
+precision_ia = per_list(metrics.PrecisionIA)
+subtopic_recall = per_list(metrics.SubtopicRecall)
+
+
+@names_arguments
+def rank(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sample_weight: Any = None,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    sparse_labels: bool = False,
+    dtype: str | None = None,
+) -> RankedLists:
+    """Ranks lists by their scores, once for several functions.
+
+    The functions of this module take the result as `y_true`, and share common
+    computations.
+
+    Args:
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
+        k: positive int. The largest cutoff of the functions. Defaults to `None`: any
+            cutoff.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            sparse_labels, dtype.
+
+    Returns:
+        The ranked lists, to be passed to other functions as `y_true`.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or shape.
+
+    Example:
+
+    >>> ranked = keras_rank.functional.rank([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(keras_rank.functional.ndcg(ranked, k=2)[0]):.4f}"
+    '0.8262'
+    >>> f"{float(keras_rank.functional.average_precision(ranked)[0]):.4f}"
+    '0.7500'
+    """
+    k, ties = check_k(k), check_ties(shuffle_ties)
+    is_sparse = check_flag("sparse_labels", sparse_labels)
+    order = check_dtype(dtype), OrderSpec(is_sparse, ties, k)
+    if is_sparse:
+        reading = read_sparse(y_true, y_pred, sample_weight)
+    else:
+        reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+        warn(warnings_of_rows(reading))
+    # Kept, whatever the user does with what was given.
+    batch = RawBatch(*map(own, reading.batch))
+    # In their own shape, as formulas of a user's may see them.
+    key = shuffle_key(ties, seed, batch.labels, batch.scores)
+    lists, ranking = _ranked(order, batch, key)
+    return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))
+
+
+def _check_agree(ranked: RankedLists, arguments: dict[str, Any]) -> None:
+    """Raises for an argument that contradicts the ranked lists. No default does."""
+    shuffle_ties = arguments.get("shuffle_ties", True)
+    sparse_labels = arguments.get("sparse_labels", False)
+    dtype = arguments.get("dtype")
+    is_sparse = check_flag("sparse_labels", sparse_labels)
+    has_all_labels = not ranked.lists.holds_targets
+    contradictions = {
+        "shuffle_ties": check_ties(shuffle_ties) not in ("shuffle", ranked.ties),
+        "seed": arguments.get("seed") is not None,
+        "sparse_labels": is_sparse and has_all_labels,
+        "dtype": dtype is not None and check_dtype(dtype) != ranked.lists.dtype,
+    }
+    for argument, contradicts in contradictions.items():
+        if contradicts:
+            expected = "be left out when `y_true` is ranked lists, which have their own"
+            received = f"{argument}={arguments[argument]!r}"
+            raise refused(argument, expected, received)
+
+
+def _ranked(
+    order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
+) -> tuple[DenseLists | SparseLists, Ranking]:
+    """Lists and their order, by one program if sizes don't depend on values."""
+    if order[1].by_steps:
+        return _ranked_lists(order, batch, key)
+    return backend.enter(_ranked_lists, order, batch, key)
+
+
+def _ranked_lists(
+    order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
+) -> tuple[DenseLists | SparseLists, Ranking]:
+    dtype, spec = order
+    lists = spec.step(standardize, Kind(spec.of_targets, dtype, spec.k), batch)
+    return lists, rank_by_scores(spec, lists, key)
+
+
+# Keras saves a function by its module and its name.
+for _name in set(__all__) - {"rank"}:
+    globals()[_name].__qualname__ = globals()[_name].__name__ = _name
