@@ -84,7 +84,7 @@ def evaluate(
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
         keep_items: positive int. How many items of each query are kept, for `report`
-            and `items`: those with the highest scores, and those with the highest
+            and `ranking`: those with the highest scores, and those with the highest
             labels. Needs `item`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
             for sorting; what does not fit is written to the folder for temporary files.

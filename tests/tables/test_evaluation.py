@@ -158,7 +158,7 @@ def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
     parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
     arguments = {"memory_limit": "100MB"}
     found = evaluate(tmp_path / "rows.parquet", ["hit_rate@1"], **arguments)
-    assert len(found) == 600_000
+    assert found.lists == 600_000
     assert found.summary()["value"] == pytest.approx([0.5])
 
 
@@ -734,7 +734,7 @@ def test_files_of_other_kinds_are_not_written(tmp_path, name):
 
 
 def items_of(evaluation, query):
-    found = evaluation.items(query)
+    found = evaluation.ranking(query)
     return list(zip(found["rank"], found["item"], found["label"], strict=True))
 
 
@@ -752,7 +752,7 @@ def test_items_are_kept():
     assert (items_of(found, 1), items_of(found, 2)) == (of_first, [])
     counted = evaluate(rows, ["mrr"], unjudged="irrelevant", **arguments)
     assert items_of(counted, 2) == [(1, "h", 0.0)]
-    assert found.items(1)["score"] == [0.9, 0.8, 0.6, None]
+    assert found.ranking(1)["score"] == [0.9, 0.8, 0.6, None]
     assert found.per_list.equals(evaluate(rows, ["mrr"], item="item_id").per_list)
     qrels = {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
     run = {"1": {"x": 0.5, "a": 0.5, "y": 0.1}}
@@ -773,7 +773,7 @@ def test_an_evaluation_is_written_and_read(tmp_path):
     assert again.summary(by="market").rows == evaluation.summary(by="market").rows
     assert again.compare(evaluation)["difference"] == [0.0, 0.0]
     for query in range(60):
-        assert again.items(query).rows == evaluation.items(query).rows
+        assert again.ranking(query).rows == evaluation.ranking(query).rows
     with raises("`table` should be the table of an evaluation"):
         Evaluation(evaluation.per_list)
     metrics = [NDCG(k=5, name="ndcg@5"), MeanReciprocalRank()]

@@ -1,9 +1,12 @@
 """Judgments and runs, however they are written, to the numbers of trec_eval."""
 
+import copy
 import gzip
 import json
+import pickle
 import re
 import shutil
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ from commands import run_command
 from elsewhere import path_of
 from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 
-from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
+from keras_rank.evaluation import Evaluation, Table, evaluate, evaluate_run
 from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
 
@@ -181,7 +184,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     assert found["P@5"] == found["P_5"]
     for each in (found, evaluate_run(*graded(0), ["ndcg@10"], rules="keras")):
         assert each["ndcg_at_10"] == each["ndcg@10"]
-        with raises("`metric` should be one of ["):
+        with pytest.raises(KeyError, match="should be the name of a metric"):
             each["ndcg_cut_10"]
 
 
@@ -800,20 +803,68 @@ def test_missing_judgments_among_many_are_one():
 # What people type.
 
 
-def test_an_evaluation_is_a_dict_of_values():
+def test_an_evaluation_is_a_mapping_from_metrics_to_values():
     found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
     summary = found.summary()
     values = dict(zip(summary["metric"], summary["value"], strict=True))
-    assert dict(found) == found.to_dict() == values
+    assert isinstance(found, Mapping)
+    assert dict(found) == found.to_dict() == {**found} == values
+    assert list(found.items()) == list(values.items())
+    assert [*found.values()] == summary["value"]
     assert list(found) == list(found.keys()) == ["ndcg@10", "mrr"]
+    assert (len(found), found.lists) == (2, summary["lists"][0])
     assert "mrr" in found
-    for name in ("map", 0):
-        with raises(f"be one of ['ndcg@10', 'mrr']. Received: metric={name!r}"):
+    assert "ndcg_cut_10" in found
+    assert found.get("ndcg_cut_10") == found["ndcg@10"]
+    assert not any(x in found for x in ("map", 0, None))
+    assert found.get("map") is found.get(["mrr"]) is None
+    assert json.loads(json.dumps(dict(found))) == values
+    assert pd.Series(found).to_dict() == values
+    assert pd.DataFrame([found, found]).to_dict("list") == {
+        name: [value, value] for name, value in values.items()
+    }
+
+
+def test_evaluations_are_equal_only_to_themselves():
+    found, other = (evaluate_run(*graded(0), ["mrr"]) for _ in range(2))
+    assert dict(found) == dict(other)
+    assert found != other
+    assert len({found, other, found}) == 2
+    # An evaluation of no lists is true as well.
+    assert Evaluation(found.table.slice(0, 0))
+    for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
+        assert (dict(again), again.lists) == (dict(found), found.lists)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [(["1"], {}), ([None], {}), ([], {"query": "1"})]
+)
+def test_items_of_an_evaluation_are_no_items_of_a_query(args, kwargs):
+    found = evaluate_run(*graded(0), ["mrr"], keep_items=3)
+    with pytest.raises(TypeError, match=r"`ranking\(query\)` returns the items of a"):
+        found.items(*args, **kwargs)
+
+
+def test_unknown_metrics_and_columns_are_key_errors():
+    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    summary = found.summary()
+    for name in ("map", 0, None, ["mrr"]):
+        with pytest.raises(KeyError) as error:
             found[name]
-    with raises("its value `evaluation['ndcg@10']`"):
-        summary["ndcg@10"]
-    with raises("Received: 'values', and columns"):
-        summary["values"]
+        assert str(error.value) == (
+            "The key should be the name of a metric, one of ['ndcg@10', 'mrr']. "
+            f"Received: {name!r}"
+        )
+    for key, message in {
+        "ndcg@10": "its value `evaluation['ndcg@10']`",
+        "values": "Received: 'values'. Did you mean 'value'?",
+        1.5: "Received: 1.5",
+    }.items():
+        with pytest.raises(KeyError, match=re.escape(message)):
+            summary[key]
+    many = Table({f"column {i}": [i] for i in range(12)})
+    with pytest.raises(KeyError, match=r"'column 9'\] and others. Received: 'x'$"):
+        many["x"]
 
 
 SPELLINGS = ["ndcg_at_10", "ndcg_cut_10", "ndcg_cut.10", "nDCG@10"]
