@@ -187,8 +187,8 @@ class Evaluation(Mapping[str, float]):
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
             is Wilson's. A sum, such as `num_ret`, has none. The notes are the rules of
-            a run, or of rows without labels, and warn of intervals of fewer than ten
-            lists or clusters.
+            a run, or of rows without labels, if there are any, and the gains of graded
+            labels; they warn of intervals of fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.

@@ -41,9 +41,9 @@ def evaluate(
 
     A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
     and counts nowhere, and a query of such rows only is left out of the means. The
-    summary says how many there are. An item whose score is missing or NaN was not
-    retrieved: the summary counts these too. Missing queries or weights, labels that are
-    not numbers, and duplicate items of a query are errors.
+    summary says how many there are, if any. An item whose score is missing or NaN was
+    not retrieved: the summary counts these too. Missing queries or weights, labels that
+    are not numbers, and duplicate items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as

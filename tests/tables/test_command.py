@@ -135,7 +135,7 @@ def test_a_table_and_its_slices(command):
     assert printed.startswith("| market | metric | value |")
     *table, _, note = printed.splitlines()
     assert [row.split()[1] for row in table[2:]] == ["de", "fr", "jp"]
-    assert note.startswith("Missing or negative labels: 0 of 1,266 rows, left out")
+    assert note == "Gains: exponential, 2\\*\\*label - 1."
 
 
 def test_arguments_are_those_of_python(command):

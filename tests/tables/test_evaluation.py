@@ -5,6 +5,7 @@ import re
 import time
 
 import duckdb
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from registry import FIRST_CASES
 from scipy import stats
 from tables import IN_MEMORY, checks, lists_of, raises, rows_of
 
-from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.evaluation import Evaluation, Table, compare, evaluate, evaluate_run
 from keras_rank.evaluation.lists import padded
 from keras_rank.evaluation.report import intervals
 from keras_rank.metrics import (
@@ -268,15 +269,10 @@ class Unbounded(RankingMetric):
     base_name = "unbounded"
 
 
-NO_PADDING = (
-    "Missing or negative labels: 0 of {} rows, left out as padding (unjudged=drop)."
-)
-
-
 def test_few_lists_are_named():
     ten = evaluate(rows_of(lists=10), ["mrr"], keep=["market", "user"])
     many = evaluate(rows_of(lists=28), ["mrr"], keep="market")
-    assert ten.summary().notes == [NO_PADDING.format(80)]
+    assert ten.summary().notes == []
     for table, too_few in (
         (ten.summary(by="market"), "all rows have fewer than 10 lists"),
         (ten.compare(ten, by="market"), "all rows have fewer than 10 lists"),
@@ -284,7 +280,56 @@ def test_few_lists_are_named():
         (many.summary(by="market"), "2 of 3 rows have fewer than 10 lists"),
     ):
         note = f"Warning: {too_few}, too few for reliable intervals."
-        assert table.notes[1:] == [note]
+        assert table.notes == [note]
+
+
+EXPONENTIAL, LINEAR = "exponential, 2**label - 1", "linear, the label"
+
+
+def test_gains_of_graded_labels_are_stated(tmp_path):
+    rows = {"query_id": [1, 1, 2, 2], "score": [2, 1, 2, 1], "item_id": [1, 2, 1, 2]}
+    graded, binary = ({**rows, "label": [0, x, 1, 0]} for x in (2, 1))
+
+    def gains_of(found):
+        notes = found.notes if isinstance(found, Table) else found.summary().notes
+        return [x for x in notes if x.startswith("Gains: ")]
+
+    own = NDCG(gain_fn=own_gains, name="own")
+    for metrics, gains in (
+        (["ndcg@10", "mrr"], [f"Gains: {EXPONENTIAL}."]),
+        (["ndcg_cut_10", "nDCG@5"], [f"Gains: {LINEAR}."]),
+        (
+            ["dcg", "ndcg_cut_10"],
+            [f"Gains: {EXPONENTIAL} (dcg); {LINEAR} (ndcg_cut_10)."],
+        ),
+        ([own, "rbp"], ["Gains: tests>own_gains."]),
+        (["mrr", "err", "rbp"], []),
+    ):
+        found = evaluate(graded, metrics)
+        assert gains_of(found) == gains_of(found.compare(found)) == gains
+        assert not gains_of(evaluate(binary, metrics))
+    for rules, gains in (("trec_eval", LINEAR), ("keras", EXPONENTIAL)):
+        both = (evaluate_run(x, rows, ["ndcg"], rules=rules) for x in (graded, binary))
+        found, other = both
+        assert (gains_of(found), gains_of(other)) == ([f"Gains: {gains}."], [])
+    # Labels that trec_eval truncates to 1, and a fraction.
+    for rules, stated in (("trec_eval", False), ("keras", True)):
+        labels = {**rows, "label": [0, 1.5, 1, 0]}
+        found = evaluate_run(labels, rows, ["ndcg"], rules=rules)
+        assert bool(gains_of(found)) == stated
+    other.write(tmp_path / "lists.parquet")
+    assert not gains_of(Evaluation.read(tmp_path / "lists.parquet"))
+    # In a table of an earlier version, the labels are not known.
+    found = Evaluation(other.table.drop_columns(["health/graded labels"]))
+    assert gains_of(found) == [f"Gains: {EXPONENTIAL}."]
+    # A comparison has the metrics of both.
+    base, new = (evaluate(graded, x) for x in (["mrr"], ["mrr", "ndcg"]))
+    assert not gains_of(new.compare(base))
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def own_gains(labels):
+    return labels**2
 
 
 # Comparisons.
@@ -459,11 +504,11 @@ def test_other_labels_of_the_same_queries_are_named():
     more = np.maximum(label, query == 3)
     rows = rows.append_column("other", pa.array(more))
     base, new = (evaluate(rows, ["mrr"], label=name) for name in ("label", "other"))
-    assert base.compare(base).notes == [NO_PADDING.format(633)]
-    (_, note) = new.compare(base).notes
+    assert base.compare(base).notes == []
+    (note,) = new.compare(base).notes
     assert note.startswith("Warning: 1 queries have other labels in the baseline, by")
     of_an_earlier_edition = Evaluation(base.table.drop_columns(["health/label sum"]))
-    assert new.compare(of_an_earlier_edition).notes == [NO_PADDING.format(633)]
+    assert new.compare(of_an_earlier_edition).notes == []
 
 
 # What went wrong.
