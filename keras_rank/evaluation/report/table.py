@@ -6,11 +6,14 @@ import html
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 # Columns of numbers of any size.
 _OF_ANY_SIZE = ("label", "score")
+# Characters that format text in Markdown. An underscore within a word does not.
+_FORMATS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
 # The number of names that an error lists.
 _NAMES = 10
 # Of tabs and line breaks, which would end a cell or its row.
@@ -150,15 +153,12 @@ class Table:
     _repr_html_ = to_html
 
     def to_markdown(self) -> str:
-        """Returns the table in Markdown."""
-        head, *body = self._cells()
+        """Returns the table in Markdown. Cells and notes are shown as they are."""
+        head, *body = [list(map(_in_markdown, row)) for row in self._cells()]
         marks = ["--:" if is_right else "---" for is_right in self._are_numbers()]
-        rows = [
-            [" ".join(cell.split()).replace("|", r"\|") for cell in row]
-            for row in [head, marks, *body]
-        ]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        return "\n".join([*lines, *(f"\n{note}" for note in self._lines_below())])
+        lines = [f"| {' | '.join(row)} |" for row in [head, marks, *body]]
+        notes = [f"\n{_in_markdown(note)}" for note in self._lines_below()]
+        return "\n".join([*lines, *notes])
 
     def to_tsv(self) -> str:
         """Returns tab-separated values with a header and all digits."""
@@ -253,6 +253,12 @@ def _row(
     )
     style = ' style="font-weight: bold"' * is_bold
     return f"<tr{style}>{''.join(found)}</tr>"
+
+
+def _in_markdown(text: str) -> str:
+    """Returns one line of Markdown that is shown as the text."""
+    line = html.escape(" ".join(text.split()), quote=False)
+    return _FORMATS.sub(r"\\\g<0>", line)
 
 
 def _is_number(value: Any) -> bool:
