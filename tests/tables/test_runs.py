@@ -143,7 +143,8 @@ def test_rules_make_a_difference_and_are_said():
     notes["keras"] = "Rules: keras"
     found = {rules: evaluate_run(qrels, run, names, rules=rules) for rules in notes}
     for rules, note in notes.items():
-        assert found[rules].summary().notes == [note]
+        gains = "exponential, 2**label - 1" if rules == "keras" else "linear, the label"
+        assert found[rules].summary().notes == [note, f"Gains: {gains}."]
     assert abs(found["trec_eval"]["ndcg@10"] - found["keras"]["ndcg@10"]) > 1e-3
     own = evaluate_run(qrels, run, [NDCG(k=10), PrecisionAtK(k=5)], ties="metric")
     expected = list(found["keras"].to_dict().values())
@@ -160,16 +161,21 @@ def test_trec_eval_reads_labels_as_integers():
         found = evaluate_run(qrels, run, measures, unjudged=unjudged)
         same = evaluate_run(whole, run, measures, unjudged=unjudged)
         assert found.to_dict() == same.to_dict()
-    rules, truncated, few = found.summary().notes
+    rules, gains, truncated, few = found.summary().notes
+    assert gains == (
+        "Gains: linear, the label (ndcg); "
+        "exponential, 2**label - 1 (gains of this package)."
+    )
     assert truncated == "Labels that are fractions were truncated, as in trec_eval."
     (warning,) = found.warnings
     assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
     assert rules == "Rules: trec_eval (version 10), unjudged=drop"
-    assert same.summary().notes == [rules, few]
+    assert same.summary().notes == [rules, gains, few]
     ours = evaluate_run(qrels, run, [DCG()], rules="keras")
     dcg = (2**0.5 - 1) + (2**2.5 - 1) / np.log2(3) + (2**1.9 - 1) / 2
     assert ours.per_list["dcg"][0].as_py() == pytest.approx(dcg)
-    assert ours.summary().notes == ["Rules: keras", few]
+    gains = "Gains: exponential, 2**label - 1."
+    assert ours.summary().notes == ["Rules: keras", gains, few]
     assert ours.warnings == same.warnings == []
 
 
@@ -287,7 +293,8 @@ def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
     assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]
     whole.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
-    assert again.summary().notes == ["Rules: trec_eval (version 10)"]
+    rules, gains = "Rules: trec_eval (version 10)", "Gains: linear, the label."
+    assert again.summary().notes == [rules, gains]
     gains = "Received: 'ndcg@10' with {'gain_fn': 'exponential'} and {'gain_fn': 'l"
     of_models = "`baseline` should be evaluated by the rules of the models"
     keras = evaluate_run(qrels, run, names, rules="keras")
