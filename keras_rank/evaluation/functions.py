@@ -41,9 +41,9 @@ def evaluate(
 
     A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
     and counts nowhere, and a query of such rows only is left out of the means. The
-    summary says how many there are. An item whose score is missing or NaN was not
-    retrieved: the summary counts these too. Missing queries or weights, labels that are
-    not numbers, and duplicate items of a query are errors.
+    summary says how many there are, if any. An item whose score is missing or NaN was
+    not retrieved: the summary counts these too. Missing queries or weights, labels that
+    are not numbers, and duplicate items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
@@ -84,7 +84,7 @@ def evaluate(
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
         keep_items: positive int. How many items of each query are kept, for `report`
-            and `items`: those with the highest scores, and those with the highest
+            and `ranking`: those with the highest scores, and those with the highest
             labels. Needs `item`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
             for sorting; what does not fit is written to the folder for temporary files.

@@ -219,7 +219,7 @@ def evaluated(**columns):
 
 def items_of(query):
     rows = changed(item=[1, 2, 1])
-    return evaluate(rows, ["mrr"], item="item", keep_items=3).items(query)
+    return evaluate(rows, ["mrr"], item="item", keep_items=3).ranking(query)
 
 
 def nothing_of(evaluation):
@@ -256,7 +256,7 @@ WRONG_CALLS = [
     (lambda x: evaluate(ROWS, ["mrr"], progress=True), ODD_RULE),
     (lambda x: evaluate_run({1: [2]}, {1: [2]}, ["mrr"], progress=3), ODD_RULE),
     (lambda x: evaluate(ROWS, ["mrr"], keep_items=0), "should be a positive integer"),
-    (lambda x: x.items(1), "`items` needs the items, which `evaluate` and"),
+    (lambda x: x.ranking(1), "`ranking` needs the items, which `evaluate` and"),
     (lambda x: items_of(77), NO_QUERY),
     (lambda x: items_of([1]), NO_QUERY),
 ]

@@ -1,9 +1,12 @@
 """Judgments and runs, however they are written, to the numbers of trec_eval."""
 
+import copy
 import gzip
 import json
+import pickle
 import re
 import shutil
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ from commands import run_command
 from elsewhere import path_of
 from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 
-from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
+from keras_rank.evaluation import Evaluation, Table, evaluate, evaluate_run
 from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
 
@@ -140,7 +143,8 @@ def test_rules_make_a_difference_and_are_said():
     notes["keras"] = "Rules: keras"
     found = {rules: evaluate_run(qrels, run, names, rules=rules) for rules in notes}
     for rules, note in notes.items():
-        assert found[rules].summary().notes == [note]
+        gains = "exponential, 2**label - 1" if rules == "keras" else "linear, the label"
+        assert found[rules].summary().notes == [note, f"Gains: {gains}."]
     assert abs(found["trec_eval"]["ndcg@10"] - found["keras"]["ndcg@10"]) > 1e-3
     own = evaluate_run(qrels, run, [NDCG(k=10), PrecisionAtK(k=5)], ties="metric")
     expected = list(found["keras"].to_dict().values())
@@ -157,16 +161,21 @@ def test_trec_eval_reads_labels_as_integers():
         found = evaluate_run(qrels, run, measures, unjudged=unjudged)
         same = evaluate_run(whole, run, measures, unjudged=unjudged)
         assert found.to_dict() == same.to_dict()
-    rules, truncated, few = found.summary().notes
+    rules, gains, truncated, few = found.summary().notes
+    assert gains == (
+        "Gains: linear, the label (ndcg); "
+        "exponential, 2**label - 1 (gains of this package)."
+    )
     assert truncated == "Labels that are fractions were truncated, as in trec_eval."
     (warning,) = found.warnings
     assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
     assert rules == "Rules: trec_eval (version 10), unjudged=drop"
-    assert same.summary().notes == [rules, few]
+    assert same.summary().notes == [rules, gains, few]
     ours = evaluate_run(qrels, run, [DCG()], rules="keras")
     dcg = (2**0.5 - 1) + (2**2.5 - 1) / np.log2(3) + (2**1.9 - 1) / 2
     assert ours.per_list["dcg"][0].as_py() == pytest.approx(dcg)
-    assert ours.summary().notes == ["Rules: keras", few]
+    gains = "Gains: exponential, 2**label - 1."
+    assert ours.summary().notes == ["Rules: keras", gains, few]
     assert ours.warnings == same.warnings == []
 
 
@@ -181,7 +190,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     assert found["P@5"] == found["P_5"]
     for each in (found, evaluate_run(*graded(0), ["ndcg@10"], rules="keras")):
         assert each["ndcg_at_10"] == each["ndcg@10"]
-        with raises("`metric` should be one of ["):
+        with pytest.raises(KeyError, match="should be the name of a metric"):
             each["ndcg_cut_10"]
 
 
@@ -284,7 +293,8 @@ def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
     assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]
     whole.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
-    assert again.summary().notes == ["Rules: trec_eval (version 10)"]
+    rules, gains = "Rules: trec_eval (version 10)", "Gains: linear, the label."
+    assert again.summary().notes == [rules, gains]
     gains = "Received: 'ndcg@10' with {'gain_fn': 'exponential'} and {'gain_fn': 'l"
     of_models = "`baseline` should be evaluated by the rules of the models"
     keras = evaluate_run(qrels, run, names, rules="keras")
@@ -800,20 +810,68 @@ def test_missing_judgments_among_many_are_one():
 # What people type.
 
 
-def test_an_evaluation_is_a_dict_of_values():
+def test_an_evaluation_is_a_mapping_from_metrics_to_values():
     found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
     summary = found.summary()
     values = dict(zip(summary["metric"], summary["value"], strict=True))
-    assert dict(found) == found.to_dict() == values
+    assert isinstance(found, Mapping)
+    assert dict(found) == found.to_dict() == {**found} == values
+    assert list(found.items()) == list(values.items())
+    assert [*found.values()] == summary["value"]
     assert list(found) == list(found.keys()) == ["ndcg@10", "mrr"]
+    assert (len(found), found.lists) == (2, summary["lists"][0])
     assert "mrr" in found
-    for name in ("map", 0):
-        with raises(f"be one of ['ndcg@10', 'mrr']. Received: metric={name!r}"):
+    assert "ndcg_cut_10" in found
+    assert found.get("ndcg_cut_10") == found["ndcg@10"]
+    assert not any(x in found for x in ("map", 0, None))
+    assert found.get("map") is found.get(["mrr"]) is None
+    assert json.loads(json.dumps(dict(found))) == values
+    assert pd.Series(found).to_dict() == values
+    assert pd.DataFrame([found, found]).to_dict("list") == {
+        name: [value, value] for name, value in values.items()
+    }
+
+
+def test_evaluations_are_equal_only_to_themselves():
+    found, other = (evaluate_run(*graded(0), ["mrr"]) for _ in range(2))
+    assert dict(found) == dict(other)
+    assert found != other
+    assert len({found, other, found}) == 2
+    # An evaluation of no lists is true as well.
+    assert Evaluation(found.table.slice(0, 0))
+    for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
+        assert (dict(again), again.lists) == (dict(found), found.lists)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [(["1"], {}), ([None], {}), ([], {"query": "1"})]
+)
+def test_items_of_an_evaluation_are_no_items_of_a_query(args, kwargs):
+    found = evaluate_run(*graded(0), ["mrr"], keep_items=3)
+    with pytest.raises(TypeError, match=r"`ranking\(query\)` returns the items of a"):
+        found.items(*args, **kwargs)
+
+
+def test_unknown_metrics_and_columns_are_key_errors():
+    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    summary = found.summary()
+    for name in ("map", 0, None, ["mrr"]):
+        with pytest.raises(KeyError) as error:
             found[name]
-    with raises("its value `evaluation['ndcg@10']`"):
-        summary["ndcg@10"]
-    with raises("Received: 'values', and columns"):
-        summary["values"]
+        assert str(error.value) == (
+            "The key should be the name of a metric, one of ['ndcg@10', 'mrr']. "
+            f"Received: {name!r}"
+        )
+    for key, message in {
+        "ndcg@10": "its value `evaluation['ndcg@10']`",
+        "values": "Received: 'values'. Did you mean 'value'?",
+        1.5: "Received: 1.5",
+    }.items():
+        with pytest.raises(KeyError, match=re.escape(message)):
+            summary[key]
+    many = Table({f"column {i}": [i] for i in range(12)})
+    with pytest.raises(KeyError, match=r"'column 9'\] and others. Received: 'x'$"):
+        many["x"]
 
 
 SPELLINGS = ["ndcg_at_10", "ndcg_cut_10", "ndcg_cut.10", "nDCG@10"]

@@ -313,7 +313,7 @@ def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
     assert found.to_dict() == {"mrr": 0.0, "ndcg@5": 0.0}
     assert found.per_list["query_id"].to_pylist() == [a, b]
     assert any("2 of 2 lists have no items with a score" in x for x in found.warnings)
-    assert [row["item"] for row in found.items(a)] == [x]
+    assert [row["item"] for row in found.ranking(a)] == [x]
 
 
 def test_nothing_found_for_queries_by_their_places():
@@ -459,7 +459,7 @@ def test_ids_without_scores_have_none():
         ([("q", "a"), ("q", "b")], [None, None]),
         ({"q": {"a": 0, "b": -1}}, [0.0, -1.0]),
     ):
-        items = evaluate_run({"q": ["b"]}, run, ["mrr"], keep_items=5).items("q")
+        items = evaluate_run({"q": ["b"]}, run, ["mrr"], keep_items=5).ranking("q")
         assert (items["rank"], items["score"]) == ([1, 2], scores)
 
 

@@ -106,7 +106,7 @@ def test_queries_with_rows_in_several_files_are_warned_of(tmp_path, suffix):
         found = evaluate(given, ["mrr"])
         warned = [x for x in found.warnings if "have rows in several files" in x]
         assert len(warned) == number
-        expected = f"Warning: 1 of {len(found)} lists have rows in several files"
+        expected = f"Warning: 1 of {found.lists} lists have rows in several files"
         assert all(x.startswith(expected) for x in warned)
     assert not any("files" in x for x in evaluate(files, ["mrr"], item="item").warnings)
     # A row of padding in another file is none of the list.

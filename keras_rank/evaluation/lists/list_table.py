@@ -156,13 +156,14 @@ class ListTable:
         metrics = [metric for metric in self.metrics if metric.name in names]
         return ListTable(self.table.select(left), metrics)
 
-    def find(self, name: str) -> Measured | None:
+    def find(self, name: Any) -> Measured | None:
         """Returns the metric of a name, in any spelling, if there is one."""
-        return find(name, self.metrics, self.rules)
+        is_name = isinstance(name, str)
+        return find(name, self.metrics, self.rules) if is_name else None
 
     def measured(self, name: str) -> Measured:
         """Returns the same. Raises if there is none."""
-        metric = self.find(name) if isinstance(name, str) else None
+        metric = self.find(name)
         names = self.metric_names
         found = check_choice("metric", metric.name if metric else name, names)
         return self.metrics[names.index(found)]

@@ -233,6 +233,7 @@ def _health_of_rows(
         "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
         "fractional labels": np.floor(label) < label,
+        columns.GRADED: (items["label"] > 0.0) & (items["label"] != 1.0),
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0
