@@ -230,7 +230,7 @@ class CsvPart(TextPart):
     def _rows(self, strict: bool = False) -> Iterator[Any]:
         stream = io.BufferedReader(files.opened(self.file))
         with (
-            io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text,
+            io.TextIOWrapper(stream, "utf-8", "replace", newline="") as text,
             layouts.rows_of(text, self._delimiter, strict) as rows,
         ):
             yield rows

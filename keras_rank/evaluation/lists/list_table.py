@@ -199,7 +199,7 @@ def _description_of(table: pa.Table) -> dict[str, Any]:
             raise TypeError
         query, rules = described["query"], described["rules"]
         return {"query": query, "metrics": metrics, "rules": rules}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             "`table` should have a schema that this version of keras_rank can read: "
             "otherwise evaluate again. Received: "
