@@ -134,7 +134,7 @@ def _may_be_rows(ids: Any) -> bool:
         return False
     first = listed(ids[0]) if ids else []
     values = first if isinstance(first, list) else []
-    kinds = {(is_id(x), isinstance(x, str)) for x in values}
+    kinds = {(is_id(x), isinstance(x, str | bytes)) for x in values}
     return len(kinds) > 1 or any(isinstance(x, tuple | Mapping | np.void) for x in ids)
 
 

@@ -63,9 +63,7 @@ def _layout_of_text(text: str) -> str:
     )
     # Also if the number is wrong, or there is an empty field between tabs.
     between_tabs = fields_of(lines[0])
-    of_trec = any(
-        len(x) > 2 and x[1] in NO_ITERATION for x in (fields, between_tabs)
-    )
+    of_trec = any(len(x) > 2 and x[1] in NO_ITERATION for x in (fields, between_tabs))
     is_line = is_scored or of_trec
     delimiter, rows = delimited("\n".join(lines) if is_line else text)
     if is_line and delimiter == "\t":

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 from keras_rank.arguments import check_choice
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import columns
-from keras_rank.evaluation.lists.columns import HEALTH, LEFT_OUT, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.columns import (
+    HEALTH,
+    LEFT_OUT,
+    OWN_WEIGHT,
+    READING,
+    WEIGHT,
+)
 from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
 
 # The key of the description in the schema.
@@ -77,6 +83,13 @@ class ListTable:
         some = json.loads(written)
         shown = ", ".join(some) + ", ..." * (len(some) < self.left_out)
         return f": {shown}" * bool(some)
+
+    @property
+    def reading_warnings(self) -> list[str]:
+        """The warnings about rows that may not be read as meant."""
+        written = (self.table.schema.metadata or {}).get(READING.encode(), b"[]")
+        warnings: list[str] = json.loads(written)
+        return warnings
 
     @property
     def kept(self) -> list[str]:
