@@ -2,6 +2,7 @@
 
 import codecs
 import contextlib
+import io
 import itertools
 import json
 import lzma
@@ -29,10 +30,14 @@ _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
 _BEGINNING = 2**18
 # The text that tells its format, if it does not end within a line.
 _ENOUGH = 2**14
+# The number of characters of a line that messages show.
+_SHOWN = 300
 _ERRORS = (
     *(duckdb.Error, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError),
-    *(OSError, EOFError, lzma.LZMAError),
+    *(OSError, EOFError, lzma.LZMAError, RecursionError),
 )
+# The byte order marks of UTF-8 at the start of a line.
+_MARKS = re.compile(rb"(?<=[\r\n])(?:%b)+" % codecs.BOM_UTF8)
 # The starts of lines in DuckDB's errors that advise its own users.
 _ADVICE = ("Possible", "Potential", "If you are trying", "Try ")
 
@@ -59,8 +64,55 @@ def _extension(file: str) -> str:
     return os.path.splitext(name)[1] if extension in _COMPRESSED else extension
 
 
-def opened(file: str | bytes) -> Any:
+class TextStream(io.RawIOBase):
+    """A stream of text without the byte order marks at the starts of its lines.
+
+    Files that were concatenated have one at the start of each.
+
+    Args:
+        stream: a binary stream.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        # The text to return next, the start of a mark that may follow it, and the last
+        # byte before both.
+        self._text, self._rest, self._last = b"", b"", b"\n"
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        is_at_end = False
+        while not self._text and not is_at_end:
+            is_at_end = self._read(len(buffer))
+        size = min(len(buffer), len(self._text))
+        buffer[:size], self._text = self._text[:size], self._text[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def _read(self, size: int) -> bool:
+        """Reads the next text, and returns whether it was the last one."""
+        block = self._stream.read(size)
+        text, mark = self._rest + block, codecs.BOM_UTF8
+        held = [n for n in (2, 1) if block and text.endswith(mark[:n])][:1]
+        end = len(text) - sum(held)
+        text, self._rest = text[:end], text[end:]
+        if mark in text:
+            text = _MARKS.sub(b"", self._last + text)[1:]
+        self._text, self._last = text, text[-1:] or self._last
+        return not block
+
+
+def opened(file: str | bytes) -> TextStream:
     """Opens a file, or the bytes of standard input, as a stream without compression."""
+    return TextStream(_opened(file))
+
+
+def _opened(file: str | bytes) -> Any:
     if isinstance(file, bytes):
         return pa.BufferReader(file)
     extension = os.path.splitext(file.lower())[1]
@@ -78,8 +130,15 @@ def beginning(file: str | bytes) -> bytes:
 
 def text_of(argument: str, file: str | bytes) -> str:
     """The first lines of a text file. Raises for other files."""
+    first = beginning(file)
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(
+            f"`{argument}` should be text in UTF-8 or a table. Received: "
+            f"{named(file)}, which is text in UTF-16, as Excel writes Unicode text: "
+            "save it as UTF-8"
+        )
     try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(beginning(file))
+        text = codecs.getincrementaldecoder("utf-8")().decode(first)
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
@@ -134,6 +193,11 @@ def named(source: Any) -> str:
     return f"a {type(source).__name__}"
 
 
+def shortened(text: str) -> str:
+    """Returns the start of a text, to show it in a message."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def no_rows(argument: str, source: Any) -> ValueError:
     """The error for a source without rows."""
     return ValueError(
@@ -155,8 +219,10 @@ def errors_of(argument: str, source: Any) -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """What an error says, without its kind and advice for others."""
+    if isinstance(error, RecursionError):
+        return "objects or lists are nested too deeply"
     text = re.sub(r"^([A-Z]\w+ )+Error: ", "", str(error).strip())
     lines = itertools.takewhile(
         lambda line: line and not line.startswith(_ADVICE), text.splitlines()
     )
-    return "; ".join(line.strip().rstrip(".") for line in lines)
+    return shortened("; ".join(line.strip().rstrip(".") for line in lines))

@@ -33,7 +33,7 @@ class JsonPart(TextPart):
                 raise ValueError(
                     f"`{self.argument}` should have an object of JSON in each "
                     f"{self.unit}, with each key once. Received, as number {row}: "
-                    f"{line}, in {files.named(self.file)}"
+                    f"{files.shortened(line)}, in {files.named(self.file)}"
                 )
             self._keys.update(dict.fromkeys(keys))
         if not self._keys:

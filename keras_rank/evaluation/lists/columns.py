@@ -29,7 +29,8 @@ GRADED = "graded labels"
 # differences.
 LEFT_OUT = HEALTH + "left out"
 DEFINITION = HEALTH + "definition"
-# What the schema has for a run of ids in order.
+# What the schema has for warnings of reading, and for a run of ids in order.
+READING = "reading"
 NO_SCORES = "no scores"
 
 

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 from keras_rank.arguments import check_choice
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import columns
-from keras_rank.evaluation.lists.columns import HEALTH, LEFT_OUT, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.columns import (
+    HEALTH,
+    LEFT_OUT,
+    OWN_WEIGHT,
+    READING,
+    WEIGHT,
+)
 from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
 
 # The key of the description in the schema.
@@ -77,6 +83,13 @@ class ListTable:
         some = json.loads(written)
         shown = ", ".join(some) + ", ..." * (len(some) < self.left_out)
         return f": {shown}" * bool(some)
+
+    @property
+    def reading_warnings(self) -> list[str]:
+        """The warnings about rows that may not be read as meant."""
+        written = (self.table.schema.metadata or {}).get(READING.encode(), b"[]")
+        warnings: list[str] = json.loads(written)
+        return warnings
 
     @property
     def kept(self) -> list[str]:
@@ -200,7 +213,7 @@ def _description_of(table: pa.Table) -> dict[str, Any]:
             raise TypeError
         query, rules = described["query"], described["rules"]
         return {"query": query, "metrics": metrics, "rules": rules}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             "`table` should have a schema that this version of keras_rank can read: "
             "otherwise evaluate again. Received: "
