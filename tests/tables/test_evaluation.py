@@ -503,8 +503,8 @@ def test_what_only_one_side_has_is_named():
     base = Evaluation(new.table.slice(0, 57))
     assert new.compare(base)["lists"] == [57]
     left_out = "has are left out (3): 57, 58, 59."
-    assert f"queries that only the new one {left_out}" in new.compare(base).notes[1]
-    assert f"only the baseline {left_out}" in base.compare(new).notes[1]
+    assert f"queries that only the new one {left_out}" in new.compare(base).notes[0]
+    assert f"only the baseline {left_out}" in base.compare(new).notes[0]
 
 
 def test_other_labels_of_the_same_queries_are_named():
