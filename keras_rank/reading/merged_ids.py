@@ -8,11 +8,13 @@ _SPACE = r"\s\p{Z}"
 _BRACKETS = r"\[\]{}"
 # A list as Python and JSON write it, or a tuple, or a set.
 _LIST = r"^\s*(\[.*\]|[({].*,.*[)}])\s*$"
-# The ids with characters that separate ids, and the parts between these characters.
+# The condition that an id has characters that separate ids.
+_IS_MERGED = rf"regexp_matches(item, '[{_SPACE}{_BRACKETS}(),;|]')"
+# These ids, and their parts between such characters.
 _PARTS = rf"""
 WITH merged AS (
-    SELECT item, min(row) AS row FROM source WHERE row IS NOT NULL
-    AND regexp_matches(item, '[{_SPACE}{_BRACKETS}(),;|]') GROUP BY item
+    SELECT item, min(row) AS row FROM source WHERE row IS NOT NULL AND {_IS_MERGED}
+    GROUP BY item
 ), parts AS (
     SELECT item, row, unnest(
         string_split_regex(item, '[{_SPACE}{_BRACKETS}(),;|"'']+')
@@ -50,7 +52,8 @@ def warnings_of_ids(
         others: further tables whose column `item` has the ids of items.
         is_csv: whether the source is CSV.
     """
-    if str(items.project("item").types[0]) != "VARCHAR":
+    is_text = str(items.project("item").types[0]) == "VARCHAR"
+    if not is_text or not items.filter(_IS_MERGED).limit(1).fetchall():
         return []
     known = items.project("item, row")
     for other in others:

@@ -77,21 +77,16 @@ def read_run(
         _side_of(connection, "run", run, columns, run is given[1]),
     ]
     _require_given_columns(sides, columns)
-    judged, _ = _create(connection, sides[0], columns, sides[1].names, protocol)
+    _create(connection, sides[0], columns, sides[1].names, protocol)
     names = ["query", "label", "score", "item"]
     if columns.subtopic is not None:
-        judged, names = _with_subtopics(connection, qrels), [*names, "subtopics"]
+        _set_subtopics(connection, qrels)
+        names.append("subtopics")
     found, has_scores = _create(connection, sides[1], columns, sides[0].names, protocol)
     if protocol.missing == "skip" and not found.limit(1).fetchall():
         raise files.no_rows("run", run)
-    judged, found = (_with_texts(connection, side) for side in sides)
-    tables = {"qrels": judged, "run": _of_types(connection, found)}
-    for i, id_ in enumerate(("query", "item")):
-        types = {f"`{name}`": str(table.types[i]) for name, table in tables.items()}
-        type_ = common_type(id_, types)
-        for name in tables if len(set(types.values())) > 1 else ():
-            connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
-    warnings = [x for side in sides for x in _warnings_of(connection, side)]
+    _set_common_types(connection, sides)
+    found_warnings = [x for side in sides for x in _warnings_of(connection, side)]
     if protocol.ignore_identical_ids:
         # The run still has the query.
         connection.execute(
@@ -108,7 +103,7 @@ def read_run(
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
     batches = sorted_batches(rows, "qrels", qrels, names, order)
-    return Rows(batches, left_out, some, has_scores, warnings=warnings)
+    return Rows(batches, left_out, some, has_scores, warnings=found_warnings)
 
 
 def judgments_of(source: Any) -> pa.Table:
@@ -245,12 +240,17 @@ def _create(
             # Nothing says that they are scores.
             _require_scores(table, source)
     if duplicates != "error":
-        connection.execute(
-            f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {name} QUALIFY "
-            f"row_number() OVER (PARTITION BY query, {once} ORDER BY "
-            f"{_ORDERS[duplicates].format(number)}) = 1"
-        )
+        _keep_one(connection, name, once, duplicates)
     return connection.table(name), has_numbers
+
+
+def _keep_one(connection: Connection, name: str, once: str, duplicates: str) -> None:
+    """Keeps one row of each item of a query."""
+    order = _ORDERS[duplicates].format(NUMBERS[name])
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {name} QUALIFY "
+        f"row_number() OVER (PARTITION BY query, {once} ORDER BY {order}) = 1"
+    )
 
 
 def _of_types(connection: Connection, run: Relation) -> Relation:
@@ -288,8 +288,23 @@ def _parts_of(
     return [part.with_lists(found["item"]) for part in parts], found
 
 
-def _with_texts(connection: Connection, side: _Side) -> Relation:
-    """The table of a side, with ids of bytes as text."""
+def _set_common_types(connection: Connection, sides: Sequence[_Side]) -> None:
+    """Gives the ids of both sides types in which they can be compared."""
+    for side in sides:
+        _set_texts(connection, side)
+    tables = {
+        "qrels": connection.table("qrels"),
+        "run": _of_types(connection, connection.table("run")),
+    }
+    for i, id_ in enumerate(("query", "item")):
+        types = {f"`{name}`": str(table.types[i]) for name, table in tables.items()}
+        type_ = common_type(id_, types)
+        for name in tables if len(set(types.values())) > 1 else ():
+            connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
+
+
+def _set_texts(connection: Connection, side: _Side) -> None:
+    """Turns ids of bytes into text."""
     table = connection.table(side.name)
     types = dict(zip(table.columns, map(str, table.types), strict=True))
     for column in (name for name, type_ in types.items() if type_ == "BLOB"):
@@ -303,7 +318,6 @@ def _with_texts(connection: Connection, side: _Side) -> Relation:
             f"ALTER TABLE {side.name} ALTER {column} TYPE VARCHAR "
             f"USING decode({column})"
         )
-    return connection.table(side.name)
 
 
 def _warnings_of(connection: Connection, side: _Side) -> list[str]:
@@ -319,7 +333,7 @@ def _warnings_of(connection: Connection, side: _Side) -> list[str]:
     )
 
 
-def _with_subtopics(connection: Connection, source: Any) -> Relation:
+def _set_subtopics(connection: Connection, source: Any) -> None:
     """Gives each judged item one row, with its labels for all subtopics of the query.
 
     Its own label is the highest of these.
@@ -340,7 +354,6 @@ def _with_subtopics(connection: Connection, source: Any) -> Relation:
         "JOIN (SELECT DISTINCT query, item FROM qrels) USING (query) "
         "LEFT JOIN qrels USING (query, subtopic, item) GROUP BY query, item"
     )
-    return connection.table("qrels")
 
 
 def _left_out(connection: Connection) -> tuple[int, list[Any]]:

@@ -310,9 +310,14 @@ class LinesPart(TextPart):
     def _is_whole(self) -> str:
         """The condition that a line has all fields, none of which is empty."""
         width = len(self.fields)
-        # A field between tabs may be empty, but the tag may be missing.
-        empty = rf"^([^\t ]+\t){{0,{min(width, 4)}}}(\t|$)"
-        condition = f"NOT (contains(line, '\t') AND regexp_matches(line, '{empty}'))"
+        # No field between tabs may be empty, except for the tag.
+        tab = "'\t'"
+        has_empty = (
+            f"(starts_with(line, {tab}) OR ends_with(line, {tab}) "
+            f"OR contains(line, {tab} || {tab})) AND regexp_matches(line, "
+            rf"'^([^\t ]+\t){{0,{min(width, 4)}}}(\t|$)')"
+        )
+        condition = f"NOT ({has_empty})"
         if width != 6:
             return f"{condition} AND len(fields) = {width}"
         # A tag may contain spaces, but not the mark at the start of another file.

@@ -418,7 +418,7 @@ def test_bad_members(metrics, message):
         RankingMetrics(metrics)
 
 
-MEANT = {"hit@10": "hit_rate@10", "HR_10": "hr@10", "hit_ratio_10": "hit_rate@10"}
+MEANT = {"hit@10": "hit_rate@10", "HR_10": "hit_rate@10", "hit_ratio_10": "hit_rate@10"}
 MEANT |= {"ap@10": "map@10", "nDCG_5": "ndcg@5", "ndgc@10": "ndcg@10"}
 MEANT |= {"ndcg10": "ndcg@10", "precison": "precision", "F1score": "f1"}
 MEANT |= dict.fromkeys(["auc", "AUC", "roc_auc"], "pairwise_accuracy")

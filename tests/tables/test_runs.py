@@ -502,36 +502,31 @@ def test_columns_between_delimiters_and_spaces(tmp_path, line):
 GOLD = "query_id,gold,label\n1,a,1\n"
 RETRIEVED = '{"query_id": "1", "retrieved": "x", "score": 0.9}\n'
 RETRIEVED += '{"query_id": "1", "retrieved": "a", "score": 0.8}\n'
+TOPICS = RETRIEVED.replace("query_id", "topic").replace("retrieved", "doc_id")
 
 
 @pytest.mark.parametrize("role", ["query", "item"])
 def test_a_named_column_of_one_side(tmp_path, capsys, role):
     """The other side has one with a known name."""
-    other = GOLD.replace("gold", "doc_id")
-    qrels, run, swapped = texts(
-        tmp_path,
-        qrels=other,
-        run=RETRIEVED,
-        swapped=RETRIEVED.replace("score", "label"),
-    )
-    named = {"item": "retrieved"}
-    if role == "query":
-        run.write_text(
-            RETRIEVED.replace("query_id", "topic").replace("retriev", "doc_id")
-        )
-        run.write_text(run.read_text().replace("doc_ided", "doc_id"))
-        named = {"query": "topic"}
+    found, name = (RETRIEVED, "retrieved") if role == "item" else (TOPICS, "topic")
+    qrels, run = texts(tmp_path, qrels=GOLD.replace("gold", "doc_id"), run=found)
+    named = {role: name}
     assert mrr(qrels, run, **named) == 0.5
     table = pd.read_json(run, lines=True).astype({"score": float})
     assert mrr(pd.read_csv(qrels), table, **named) == 0.5
     assert mrr({"1": ["a"]}, run, **named) == 0.5
-    option = [f"--{role}", named[role]]
     files = [str(qrels), str(run)]
-    assert run_command(["evaluate", *files, "-m", "mrr", "-o", "tsv", *option]) == 0
+    options = ["-m", "mrr", "-o", "tsv", f"--{role}", name]
+    assert run_command(["evaluate", *files, *options]) == 0
     assert "mrr\t0.5\t" in capsys.readouterr().out
-    if role == "item":
-        ids = {"query_id": ["1"] * 2, "item_id": ["x", "a"], "score": [2, 1]}
-        assert mrr(swapped, ids, item="retrieved") == 0.5
+
+
+def test_a_named_column_of_the_judgments(tmp_path):
+    run = RETRIEVED.replace("retrieved", "docno")
+    files = texts(tmp_path, qrels=GOLD, run=run)
+    assert mrr(*files, item="gold") == 0.5
+    qrels = pd.DataFrame({"query_id": ["1"], "gold": [["a"]]})
+    assert mrr(qrels, pd.read_json(files[1], lines=True), item="gold") == 0.5
 
 
 def test_a_named_column_of_neither_side(tmp_path):
