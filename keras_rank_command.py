@@ -11,8 +11,14 @@ import math
 import os
 import pathlib
 import re
+import runpy
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
+
+_PACKAGE = pathlib.Path(__file__).with_name("keras_rank")
+# The names of standard input.
+_STREAMS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 _EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
@@ -123,8 +129,7 @@ _OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=|-]*)(\.*) \(([\w ]+)\): (.+)")
 
 def main() -> None:
     """Runs the command with the arguments of the process, and exits."""
-    # This ends here if it only asks for help or the version, or has unknown options.
-    parsed = parser_of_command().parse_args()
+    parsed = parsed_arguments()
     os.environ.setdefault("KERAS_BACKEND", _backend())
     try:
         from keras_rank.evaluation.command import run
@@ -133,6 +138,45 @@ def main() -> None:
         # Not 1, which is the code of a gate.
         sys.exit(2)
     sys.exit(run(parsed))
+
+
+def parsed_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the options. Exits after help, the version, and errors of options."""
+    parser = parser_of_command()
+    parsed = parser.parse_args(arguments)
+    try:
+        _check_paths(parsed)
+    except ValueError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    return parsed
+
+
+def _check_paths(parsed: argparse.Namespace) -> None:
+    """Raises unless inputs can be read, and outputs are in folders that exist."""
+    paths = runpy.run_path(str(_PACKAGE / "reading" / "paths.py"))
+    options = vars(parsed)
+    if not parsed.files:
+        raise ValueError(
+            "There should be files to read, before the options or after `--`, as in "
+            "`-m map -- qrels run`. Received: none"
+        )
+    inputs = [("files", file) for file in parsed.files]
+    inputs += [(f"--{x}", options.get(x)) for x in ("qrels", "baseline")]
+    inputs = [(argument, file) for argument, file in inputs if file is not None]
+    for argument, file in inputs:
+        if file != "-":
+            paths["matching_files"](argument, file)
+    streams = [file for _, file in inputs if file in _STREAMS]
+    if len(streams) > 1:
+        raise ValueError(
+            "Standard input should be given once, as it can be read only once. "
+            f"Received: {' and '.join(streams)}"
+        )
+    if options.get("per_list") is not None:
+        # `compare` recognizes such a file by its suffix.
+        paths["check_output"]("--per-list", parsed.per_list, (".parquet",))
+    if parsed.command == "report" and parsed.output is not None:
+        paths["check_output"]("--output", parsed.output, (".html", ".htm"))
 
 
 def _backend() -> str:
@@ -150,8 +194,7 @@ def _explained(error: Exception) -> str:
 
 def _version() -> str:
     """The version that the package beside this module has, without importing it."""
-    package = pathlib.Path(__file__).with_name("keras_rank")
-    source = (package / "__init__.py").read_text("utf-8")
+    source = (_PACKAGE / "__init__.py").read_text("utf-8")
     (version,) = re.findall('^__version__ = "(.+)"', source, re.MULTILINE)
     return str(version)
 

@@ -1,6 +1,7 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
-from typing import TYPE_CHECKING, NoReturn
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
 
 try:
     import keras as _keras  # noqa: F401
@@ -46,19 +47,27 @@ __version__ = "0.6.0"
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "evaluation"]
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from keras_rank import evaluation as evaluation
+else:
 
-    def __getattr__(name: str) -> NoReturn:
+    def __getattr__(name: str) -> Any:
+        # It is imported when it is first used, and is not in `__all__`, as it needs an
+        # extra. Without the extra, `hasattr` returns False.
+        if name == "evaluation":
+            try:
+                return _importlib.import_module(f"{__name__}.evaluation")
+            except ImportError as error:
+                raise AttributeError(str(error)) from error
         rooms = [functional, metrics] if name.islower() else [metrics, functional]
         inner = [
             f"{room.__name__}.{each}"
             for room in (*rooms, utils, callbacks, catalogue)
             for each in room.__all__
         ]
-        # Not imported here, as it needs an extra.
         tables = ["evaluate", "evaluate_run", "compare"]
         inner = [*(f"{__name__}.evaluation.{each}" for each in tables), *inner]
-        raise no_attribute(__name__, name, [*inner, "import keras_rank.evaluation"])
+        raise no_attribute(__name__, name, inner)

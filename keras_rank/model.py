@@ -24,6 +24,9 @@ def _with_folded_labels(
 ) -> Callable[..., Any]:
     """Writes masks into labels before a method that takes `(x, y, ...)` is called.
 
+    The method gets a copy of the weights where tensors can change: on torch, Keras's
+    losses and metrics multiply weights by the masks of layers in place.
+
     Args:
         method: the method.
         look: what sees the labels before that, with the model and the weights.
@@ -41,7 +44,7 @@ def _with_folded_labels(
     ) -> Any:
         if look is not None:
             look(self, y, sample_weight)
-        weights = _once(sample_weight)
+        weights = keras.tree.map_structure(backend.own_copy, _once(sample_weight))
         if isinstance(y_pred, _BesideMasks):
             y_pred = keras.tree.map_structure(backend.with_layer_mask, *y_pred)
         return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
@@ -58,10 +61,13 @@ def _with_own_names(compute_metrics: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(compute_metrics)
     def with_own_names(
-        self: keras.Model, x: Any, y: Any, y_pred: Any, *args: Any, **kwargs: Any
+        self: keras.Model, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> Any:
-        results = compute_metrics(self, x, y, y_pred, *args, **kwargs)
         outputs = keras.tree.flatten(y_pred)
+        if ops.is_tensor(sample_weight) and len(outputs) > 1:
+            # Each output has a mask of its own, so that each needs its own copy.
+            sample_weight = [backend.own_copy(sample_weight) for _ in outputs]
+        results = compute_metrics(self, x, y, y_pred, sample_weight)
         if self._checks_names and not any(map(backend.has_no_data, outputs)):
             _require_own_names(self.metrics, len(outputs) == 1)
             self._checks_names = False

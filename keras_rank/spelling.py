@@ -23,6 +23,7 @@ SYNONYMS = {
     "map_at_r": "average_precision_at_r mean_average_precision_at_r",
     "kendall_tau": "kendall tau_b",
     "spearman_correlation": "spearman_r spearman_rho",
+    "pairwise_accuracy": "auc auroc gauc roc_auc roc_auc_score",
     "err_ia": "expected_reciprocal_rank_ia",
     "subtopic_recall": "strec s_recall",
 }

@@ -87,6 +87,10 @@ def layer_mask(x: Any) -> Tensor | None:
     return mask
 
 
+def own_copy(x: Any) -> Any:
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
 def scalar(value: int) -> Tensor:
     """An operation takes it without a copy to the device."""
     return value

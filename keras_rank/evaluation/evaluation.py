@@ -1,7 +1,7 @@
 """An evaluation: the tables computed from the values of lists, and comparisons."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,19 @@ from keras_rank.evaluation.report.how import How
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table, pandas
+from keras_rank.evaluation.report.table import Table, pandas, unknown_name
 from keras_rank.evaluation.report.worst_lists import items_of
 from keras_rank.metrics.base import RankingMetric
 
 
-class Evaluation:
+class Evaluation(Mapping[str, float]):
     """The values of metrics for each list, and the tables computed from them.
 
     `evaluate` and `evaluate_run` return it. Printing it shows the summary, and the
-    warnings of `health`, if there are any. `ev["ndcg@10"]` is the value of a metric, by
-    any spelling of the same one.
+    warnings of `health`, if there are any. An evaluation is a mapping from the names of
+    metrics to their values, as in `ev["ndcg@10"]` and `dict(ev)`. `ev[...]`, `in` and
+    `get` accept any spelling of a metric. Evaluations are equal only if they are the
+    same object.
 
     Args:
         table: `pyarrow.Table` with one row per list, as in `ev.table` and
@@ -46,6 +48,7 @@ class Evaluation:
     Attributes:
         table: `pyarrow.Table`: `per_list` and the columns that `health` needs.
         query: str. The name of the query column.
+        lists: int. The number of lists.
         rules: str. The rules by which a run was evaluated, `None` for a table.
         metric_names: list of strings. The names of the metrics.
         kept: list of strings. The names of the kept columns.
@@ -67,9 +70,14 @@ class Evaluation:
     {'query_id': ['a', 'b'], 'mrr': [1.0, 0.5], 'weight': [1.0, 1.0]}
     >>> ev.summary()["value"]
     [0.75]
-    >>> ev["mrr"], ev.to_dict()
-    (0.75, {'mrr': 0.75})
+    >>> ev["mrr"], dict(ev), ev.lists
+    (0.75, {'mrr': 0.75}, 2)
     """
+
+    # `Mapping` compares values, as which different evaluations may be equal, and has no
+    # hash.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __init__(
         self,
@@ -84,6 +92,7 @@ class Evaluation:
         self._values = values = ListTable(table, measured, query, left_out, rules)
         self.table, self.query, self.rules = values.table, values.query, values.rules
         self.metric_names, self.kept = values.metric_names, values.kept
+        self.lists = len(values)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
@@ -99,16 +108,31 @@ class Evaluation:
         """
         files.write(self.table, self.per_list, path)
 
-    def keys(self) -> list[str]:
-        """Returns the names of the metrics, so that `dict(ev)` works."""
-        return list(self.metric_names)
+    def __getitem__(self, name: str) -> float:
+        metric = self._values.find(name)
+        if metric is None:
+            raise unknown_name("metric", name, self.metric_names)
+        values = Values.of(self._values, metric)
+        return values.mean(~np.isnan(values.values)).number
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.metric_names)
 
-    def __getitem__(self, name: str) -> float:
-        values = Values.of(self._values, self._values.measured(name))
-        return values.mean(~np.isnan(values.values)).number
+    def __len__(self) -> int:
+        return len(self.metric_names)
+
+    def items(self, *args: Any, **kwargs: Any) -> ItemsView[str, float]:
+        """Returns the names and values of the metrics.
+
+        Raises:
+            TypeError: if arguments are given: `ranking` returns the items of a query.
+        """
+        if args or kwargs:
+            raise TypeError(
+                "`items` should have no arguments: `ranking(query)` returns the items "
+                f"of a query. Received: {args or kwargs}"
+            )
+        return super().items()
 
     def to_dict(self) -> dict[str, float]:
         """Returns a dict from the names of the metrics to their values."""
@@ -125,17 +149,13 @@ class Evaluation:
         """
         return self._values.per_list()
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def __repr__(self) -> str:
         return "\n".join([str(self.summary()), *self.warnings])
 
     def to_html(self) -> str:
         """Returns the summary and the warnings in HTML, as notebooks show them."""
         summary = self.summary()
-        notes = [*summary.notes, *self.warnings]
-        return Table(summary.columns, notes=notes).to_html()
+        return Table(summary.columns, notes=[*summary.notes, *self.warnings]).to_html()
 
     _repr_html_ = to_html
 
@@ -167,8 +187,8 @@ class Evaluation:
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
             is Wilson's. A sum, such as `num_ret`, has none. The notes are the rules of
-            a run, or of rows without labels, and warn of intervals of fewer than ten
-            lists or clusters.
+            a run, or of rows without labels, if there are any, and the gains of graded
+            labels; they warn of intervals of fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -262,7 +282,7 @@ class Evaluation:
         first = self._values.first_metric if metric is None else metric
         return worst_of(self._values, first, n, of_baseline)
 
-    def items(self, query: Any) -> Table:
+    def ranking(self, query: Any) -> Table:
         """Returns the items of a query, as far as `keep_items` has kept them.
 
         Args:

@@ -41,9 +41,9 @@ def evaluate(
 
     A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
     and counts nowhere, and a query of such rows only is left out of the means. The
-    summary says how many there are. An item whose score is missing or NaN was not
-    retrieved: the summary counts these too. Missing queries or weights, labels that are
-    not numbers, and duplicate items of a query are errors.
+    summary says how many there are, if any. An item whose score is missing or NaN was
+    not retrieved: the summary counts these too. Missing queries or weights, labels that
+    are not numbers, and duplicate items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
@@ -65,7 +65,8 @@ def evaluate(
             `evaluate_run`.
         label: str. The column of the labels: how relevant an item is, 0 if irrelevant.
             Defaults to `"label"`, or what known tools call it.
-        score: str. The column of the scores of the model. Defaults to `"score"`.
+        score: str. The column of the scores of the model. Higher scores are better:
+            negate distances. Defaults to `"score"`.
         item: str. The column of the items, to detect duplicates. With it, the numbers
             do not depend on the order of the rows, except for metrics with
             `shuffle_ties=False`, and where duplicates of an item count and are tied.
@@ -84,7 +85,7 @@ def evaluate(
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
         keep_items: positive int. How many items of each query are kept, for `report`
-            and `items`: those with the highest scores, and those with the highest
+            and `ranking`: those with the highest scores, and those with the highest
             labels. Needs `item`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
             for sorting; what does not fit is written to the folder for temporary files.
@@ -200,10 +201,11 @@ def evaluate_run(
             queries and items, as in pairs `(query, item)`, all have the label 1.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
-            `{query: {item: score}}` or `{query: [items]}`, the best first; or a table
-            with the columns `query`, `item` and `score`, or lists of items and scores,
-            or only of items, the best first; or rows `(query, item, score)`, or pairs
-            `(query, item)` in their order. Or an array of shape `(queries, k)` of
+            `{query: {item: score}}`, `{query: [(item, score), ...]}` or `{query:
+            [items]}`, the best first; or a table with the columns `query`, `item` and
+            `score`, or lists of items and scores, or only of items, the best first; or
+            rows `(query, item, score)`, or pairs `(query, item)` in their order. Ids
+            may be bytes of text in UTF-8. Or an array of shape `(queries, k)` of
             retrieved ids, with -1 as padding at the end of its rows, or lists of ids:
             then `qrels` are such lists of the relevant ids in the same order, or one
             id for each query. A run in which nothing was found counts as 0, and
@@ -214,11 +216,13 @@ def evaluate_run(
             ndeval (`"strec@10"`). Or a single one, or `RankingMetrics`. The result of a
             string has that string as its name. `"official"` stands for all that
             trec_eval prints by default. Metrics without a `seed` get the seed 0.
-        query: str. The column of the queries, in tables and in the results. Defaults
-            to `"query_id"`.
-        item: str. The column of the items in tables. Defaults to `"item_id"`.
+        query: str. The column of the queries, in tables and in the results. If only
+            the judgments or only the run has the column, the other has one with a known
+            name. Defaults to `"query_id"`.
+        item: str. The column of the items in tables, likewise. Defaults to `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
-        score: str. The column of the scores in a table. Defaults to `"score"`.
+        score: str. The column of the scores in a table. Higher scores are better:
+            negate distances. Defaults to `"score"`.
         subtopic: str. The column of the subtopics in a table of judgments. Defaults to
             `"subtopic_id"`; `"subtopic"` and `"iteration"` are recognized.
         rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
@@ -236,9 +240,9 @@ def evaluate_run(
         unjudged: `"irrelevant"`: an item without a judgment, or with a negative one,
             has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
             `BPref` always does. Defaults to `None`: `"irrelevant"`.
-        duplicates: `"error"`, or which row counts of an item that the run has several
-            times for a query, before any cutoff: `"first"`, or `"max"`, the one with
-            the highest score. Defaults to `"error"`.
+        duplicates: `"error"`, or which row counts of an item that the judgments or the
+            run have several times for a query, before any cutoff: `"first"`, or
+            `"max"`, the one with the highest label or score. Defaults to `"error"`.
         missing: `"zero"`: a query that is only in the judgments scores 0. `"skip"`: it
             is left out of the mean, as in trec_eval without `-c`, BEIR and MTEB. A
             query with an empty list is in the run. Defaults to `"zero"`.

@@ -1,7 +1,7 @@
 """Metrics of how much the items in the top k differ: within a list, and among lists."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import keras
 import numpy as np
@@ -13,6 +13,7 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.exposure import intra_list_diversity, personalization
 from keras_rank.metrics.exposure import ExposureArguments, ExposureMetric, Form
 from keras_rank.metrics.popularity import numbers_of_items
+from keras_rank.metrics.saved_array import array_config, with_array
 from keras_rank.metrics.shown import Shown
 
 # How `keras_rank.state` takes the mean: lists without a value are left out.
@@ -76,9 +77,14 @@ class IntraListDiversity(ExposureMetric):
             self._unit_vectors = ops.convert_to_tensor(units, "float32")
 
     def get_config(self) -> dict[str, Any]:
-        config = {**super().get_config(), "item_vectors": self.item_vectors.tolist()}
+        vectors = array_config(self.item_vectors)
+        config = {**super().get_config(), "item_vectors": vectors}
         del config["items"]
         return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**with_array(config, "item_vectors"))
 
     def _forms(self, items: int) -> dict[str, Form]:
         shape = state.SHAPE

@@ -79,7 +79,13 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
     "tau": KendallTau,
     "rho": SpearmanCorrelation,
     "spearman": SpearmanCorrelation,
+    "hr": HitRate,
+    "p": PrecisionAtK,
 }
+# The names of metrics by their lower case, in which strings may have them.
+_BY_LOWER_CASE = {name.lower(): name for name in BY_NAME}
+# How many names the error for an unknown string shows.
+_SHOWN = 10
 
 # Those that no string can stand for, as they need an array.
 _OF_ARRAYS = {
@@ -109,6 +115,9 @@ _SPELLINGS = {
     "precision_ia": "P_IA@k P-IA@k",
     "subtopic_recall": "StRecall@k strec@k",
 }
+# Without the cutoff, a name of another tool has no meaning if it needs one.
+OTHER_NAMES = {re.sub("[_@]k$", "", x) for x in " ".join(_SPELLINGS.values()).split()}
+OTHER_NAMES -= BY_NAME.keys()
 _OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
 
 # The form of a string, in ASCII: name(argument=value, ...)@k.
@@ -119,6 +128,9 @@ _STRING = re.compile(
     r"(?:(?P<sign>@|_at_|_|\.)(?P<k>[0-9]{1,18}))?",
     re.ASCII,
 )
+# A string with any arguments, and a comma between these, outside of brackets.
+_CALL = re.compile(r"[\w-]+\((?P<arguments>.*)\)(?:(?:@|_at_|_|\.)[0-9]+)?", re.DOTALL)
+_COMMA = re.compile(r",(?![^\[({]*[\])}])")
 _NUMBER = re.compile(
     r"[+-]?((?P<whole>[0-9]{1,18})|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?)",
     re.IGNORECASE,
@@ -177,6 +189,11 @@ def _value_of(text: str) -> Any:
     return _WORDS.get(text.lower(), text)
 
 
+def known_name(name: str) -> str:
+    """Returns a name of this package in its case, and others unchanged."""
+    return name if name in BY_NAME else _BY_LOWER_CASE.get(name.lower(), name)
+
+
 def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Member:
     """Returns the metric of a string.
 
@@ -186,18 +203,38 @@ def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Memb
         name: the name of the result. Defaults to the string as an identifier, as Keras
             logs it.
     """
+    if parts is not None:
+        stem = known_name(parts.name) + parts.stem.removeprefix(parts.name)
+        parts = parts._replace(name=known_name(parts.name), stem=stem)
     if parts is None or parts.sign in ("_", ".") or parts.name not in BY_NAME:
-        raise ValueError(
-            "`metrics` given as strings should be a name and an optional cutoff, such "
-            'as "ndcg@10", and may have arguments, as in "rbp(persistence=0.9)@10". '
-            f"The names are {sorted(BY_NAME)}. "
-            f"Received: {string!r}{question_of(string)}"
-        )
+        raise _unknown(string)
     check_arguments(string, parts, _arguments_of(parts.name))
     if name is None:
         name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
         name += "" if parts.k is None else f"_at_{parts.k}"
     return BY_NAME[parts.name](k=parts.k, name=name, **parts.arguments)
+
+
+def _unknown(string: str) -> ValueError:
+    """The error for a string that is not read as a metric."""
+    call = _CALL.fullmatch(string)
+    for argument in _COMMA.split(call["arguments"]) if call else ():
+        name = argument.partition("=")[0].strip()
+        is_named = "=" in argument and re.fullmatch(r"\w+", name, re.ASCII)
+        if is_named and not re.fullmatch(_ARGUMENT, argument, re.ASCII):
+            return ValueError(
+                f"`{name}` should be a number or a word in a string, as in "
+                '"rbp(persistence=0.9)@10"; metrics such as '
+                "`keras_rank.metrics.NDCG(k=10)` take other values. "
+                f"Received: {string!r}"
+            )
+    question = question_of(string)
+    names = f"Names are, among others, {', '.join([*BY_NAME][:_SHOWN])}. "
+    return ValueError(
+        "`metrics` given as strings should be a name and an optional cutoff, such as "
+        '"ndcg@10", and may have arguments, as in "rbp(persistence=0.9)@10". '
+        f"{'' if question else names}Received: {string!r}{question}"
+    )
 
 
 def _arguments_of(name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Metrics of how popular the items in the top k of lists are."""
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from keras_rank.backends import Array, Tensor
 from keras_rank.formulas.exposure import mean_over_shown
 from keras_rank.lists.given import look
 from keras_rank.metrics.exposure import ExposureArguments, ExposureMetric
+from keras_rank.metrics.saved_array import array_config, array_from_config, with_array
 
 
 class _MeanOverShown(ExposureMetric):
@@ -38,9 +39,14 @@ class _MeanOverShown(ExposureMetric):
         return [ops.convert_to_tensor(self.popularity)]
 
     def get_config(self) -> dict[str, Any]:
-        config = {**super().get_config(), "popularity": self.popularity.tolist()}
+        popularity = array_config(self.popularity)
+        config = {**super().get_config(), "popularity": popularity}
         del config["items"]
         return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**with_array(config, "popularity"))
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -137,6 +143,7 @@ def numbers_of_items(
         accepted: which numbers are accepted, for errors.
         accepts: which of the finite numbers are.
     """
+    given = array_from_config(argument, given)
     numbers = ops.convert_to_numpy(look(argument, given).tensor())
     found: Array = numbers.astype("float32")
     message = f"`{argument}` should be {accepted}, one for each item. "

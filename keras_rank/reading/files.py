@@ -2,8 +2,6 @@
 
 import codecs
 import contextlib
-import difflib
-import glob
 import io
 import itertools
 import json
@@ -16,6 +14,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+
+from keras_rank.reading.paths import matching_files
 
 # The format of a file, by its extension, which one of a compression may follow.
 FORMATS = {
@@ -163,7 +163,9 @@ def files_of(argument: str, source: Any) -> list[Any]:
     if isinstance(source, bytes):
         return [source]
     paths = [source] if isinstance(source, str | os.PathLike) else source
-    files = [file for path in paths for file in _matching(argument, os.fspath(path))]
+    files = [
+        file for path in paths for file in matching_files(argument, os.fspath(path))
+    ]
     first: dict[str, int] = {}
     for i, file in enumerate(files):
         if first.setdefault(os.path.realpath(file), i) < i:
@@ -171,32 +173,6 @@ def files_of(argument: str, source: Any) -> list[Any]:
                 f"`{argument}` should be distinct files, as rows would count twice. "
                 f"Received twice: {file}"
             )
-    return files
-
-
-def _matching(argument: str, path: str) -> list[str]:
-    """The files of a path or a pattern."""
-    if "://" in path:
-        raise ValueError(
-            f"`{argument}` should be files of this machine, or a table, such as "
-            f"`duckdb.read_parquet({path!r})`. Received: {path!r}"
-        )
-    files = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-    if not files:
-        folder, name = os.path.split(path)
-        folder = os.path.abspath(folder)
-        there = os.listdir(folder) if os.path.isdir(folder) else []
-        close = difflib.get_close_matches(name, there, n=1)
-        question = f". Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(
-            f"`{argument}` should name files that exist. Received: {path!r}, which "
-            f"matches no file in {folder!r}{question}"
-        )
-    for file in filter(os.path.isdir, files):
-        raise ValueError(
-            f"`{argument}` should be files. Received: {file!r}, which is a folder: "
-            f"give {os.path.join(file, '*.parquet')!r} for the files in it"
-        )
     return files
 
 

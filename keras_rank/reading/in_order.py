@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading import files, query_dicts, sources
+from keras_rank.reading.layouts import NO_ITERATION
 from keras_rank.reading.query_dicts import is_id, listed, on_host
 from keras_rank.reading.rows import Columns
-from keras_rank.reading.text import NO_ITERATION, NUMBERS
+from keras_rank.reading.text import NUMBERS
 
 
 def as_tables(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any, bool]:
@@ -133,7 +134,7 @@ def _may_be_rows(ids: Any) -> bool:
         return False
     first = listed(ids[0]) if ids else []
     values = first if isinstance(first, list) else []
-    kinds = {(is_id(x), isinstance(x, str)) for x in values}
+    kinds = {(is_id(x), isinstance(x, str | bytes)) for x in values}
     return len(kinds) > 1 or any(isinstance(x, tuple | Mapping | np.void) for x in ids)
 
 

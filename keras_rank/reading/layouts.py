@@ -14,6 +14,8 @@ from keras_rank.reading import files
 
 # The start of a JSON file with an object for each query.
 _NESTED = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*(?:\{|\[|null)')
+# What stands in the place of the iteration, where there is none.
+NO_ITERATION = ("0", "Q0")
 # The place of the number among the fields of a line, by how many there are.
 _NUMBER_AT = {3: 2, 4: 3}
 
@@ -53,15 +55,23 @@ def _layout_of_text(text: str) -> str:
     if text.lstrip().startswith(("{", "[")):
         return "nested" if _is_nested(text.lstrip()) else "json"
     lines = lines_of(text)
-    fields = lines[0].split() if lines else []
-    is_line = len(fields) > 2 and (
+    if not lines:
+        return "lines"
+    fields = lines[0].split()
+    is_scored = len(fields) > 2 and (
         is_number(fields[_NUMBER_AT.get(len(fields), 4)]) or fields[1] == "Q0"
     )
+    # Also if the number is wrong, or there is an empty field between tabs.
+    between_tabs = fields_of(lines[0])
+    of_trec = any(len(x) > 2 and x[1] in NO_ITERATION for x in (fields, between_tabs))
+    is_line = is_scored or of_trec
     delimiter, rows = delimited("\n".join(lines) if is_line else text)
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
-        have_spaces = [len(row) != len(" ".join(row).split()) for row in rows]
-        is_line = len(set(map(len, rows))) > 1 or not any(have_spaces)
+        may_be_empty = of_trec or len(between_tabs) == 3
+        words = {len(x.split()) or may_be_empty for row in rows for x in row}
+        widths = set(map(len, rows))
+        is_line = len(widths) > 1 or (words == {1} and (is_scored or widths == {4}))
     elif is_line and delimiter and fields[1] not in ("0", "Q0"):
         # In an id or a tag, it stands beside what spaces separate.
         have_spaces = [len(x.split()) > 1 for x in rows[0]]
@@ -114,6 +124,11 @@ def rows_of(
 def is_row(fields: Sequence[str]) -> bool:
     """Whether a line is not blank."""
     return len(fields) > 1 or bool("".join(fields).strip())
+
+
+def fields_of(line: str) -> list[str]:
+    """The fields of a line, between tabs if it has any but no spaces."""
+    return line.split("\t" if "\t" in line and " " not in line else None)
 
 
 def lines_of(text: str) -> list[str]:

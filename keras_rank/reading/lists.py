@@ -8,7 +8,7 @@ from keras_rank.reading.query_dicts import not_understood
 from keras_rank.reading.text import NUMBERS
 
 # The types of ids in lists. The last one is that of empty lists.
-_IDS = {*INTEGERS, "VARCHAR", "UUID", '"NULL"'}
+_IDS = {*INTEGERS, "VARCHAR", "BLOB", "UUID", '"NULL"'}
 
 
 class ItemsPart(Part):

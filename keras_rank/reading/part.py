@@ -105,6 +105,10 @@ class Part(abc.ABC):
         """Returns the part with types of lists, if a column of text has lists."""
         return self
 
+    def warnings(self) -> list[str]:
+        """Returns warnings about rows that may not be read as meant."""
+        return []
+
     def read(self, columns: Iterable[ColumnRef | int]) -> Relation:
         """Returns columns, or those at places, under the names `0`, `1`, ..."""
         places = [x if isinstance(x, int) else self.place(x) for x in columns]

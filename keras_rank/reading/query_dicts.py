@@ -32,9 +32,13 @@ _ACCEPTED = {
     "qrels": "a list or set of those of relevant items, in a table perhaps with as "
     "many labels. Leave a query without judgments out",
     "run": "a list, the best first, in a table perhaps with as many scores, and -1 "
-    "only as padding at its end. Where nothing was found, pass an empty one, which "
-    "counts as 0",
+    "only as padding at its end, or pairs (item, score). Where nothing was found, pass "
+    "an empty one, which counts as 0",
 }
+
+
+class _Pairs(list[Any]):
+    """Pairs of an item and a number."""
 
 
 def is_nested(name: str, source: Any) -> bool:
@@ -73,15 +77,16 @@ def plain(x: Any) -> Any:
 
 def is_id(x: Any) -> bool:
     """Whether a value is an id, in lists of these and in rows."""
-    return isinstance(x, str | int | np.integer) and not isinstance(x, bool)
+    return isinstance(x, str | bytes | int | np.integer) and not isinstance(x, bool)
 
 
 def tabulated(name: str, source: Any, columns: Columns) -> Any:
     """Returns dicts with the items of each query as a table, and others unchanged.
 
-    These are `{query: {item: number}}` or `{query: [items]}`. The table has a row with
-    lists for each query. A single dict of columns is one of the others. Judgments with
-    subtopics, `{query: {subtopic: {item: label}}}`, have a row for each label.
+    These are `{query: {item: number}}` or `{query: [items]}`, or for runs also
+    `{query: [(item, score)]}`. The table has a row with lists for each query. A single
+    dict of columns is one of the others. Judgments with subtopics, `{query: {subtopic:
+    {item: label}}}`, have a row for each label.
 
     Args:
         name: `"qrels"` or `"run"`.
@@ -99,7 +104,9 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
     known = {query, item, columns.label, columns.score}
     keys = [x for each in dicts for x in each]
     values = [x for each in dicts for x in each.values()]
-    nested = [items for items in values if isinstance(items, Mapping)]
+    if name == "run":
+        values = list(map(_with_pairs, values))
+    nested = [items for items in values if isinstance(items, Mapping | _Pairs)]
     has_columns = len(nested) < len(values) and any(
         key in known or _COLUMN.fullmatch(str(key)) for key in keys
     )
@@ -107,6 +114,10 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
         return source if isinstance(source, Mapping) else dicts[0]
     of_queries = list(zip(keys, values, strict=True))
     should_be_empty = has_columns or any(nested)
+    if any(isinstance(items, Mapping) and items for items in nested):
+        for of_query, items in of_queries:
+            if isinstance(items, _Pairs):
+                raise not_understood(name, of_query, items)
     if name == "qrels" and columns.subtopic is not None:
         names = query, columns.subtopic, item, number
         rows = list(_rows_of_subtopics(of_queries))
@@ -139,15 +150,42 @@ def _array(values: Any) -> Any:
 
 def _numbers(name: str, of_queries: Iterable[tuple[Any, Any]]) -> Any:
     """The numbers of the items of each query, none where nothing was found."""
-    dicts = [(q, x if isinstance(x, Mapping) else {}) for q, x in of_queries]
+    pairs = [(query, _pairs_of(items)) for query, items in of_queries]
     with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
-        found = pa.array([list(items.values()) for _, items in dicts])
+        found = pa.array([[x for _, x in items] for _, items in pairs])
         if any(is_kind(found.type.value_type) for is_kind in _KINDS):
             return found
-    return [
-        [_number(name, query, *each) for each in items.items()]
-        for query, items in dicts
-    ]
+    return [[_number(name, query, *each) for each in items] for query, items in pairs]
+
+
+def _pairs_of(items: Any) -> Any:
+    """The pairs of an item and a number, none of items without numbers."""
+    if isinstance(items, Mapping):
+        return items.items()
+    return items if isinstance(items, _Pairs) else ()
+
+
+def _with_pairs(items: Any) -> Any:
+    """Returns a list of pairs of an item and a number as one, and others unchanged."""
+    pairs = () if isinstance(items, Mapping) else listed(items)
+    if not isinstance(pairs, list | tuple) or not _is_list(
+        listed(next(iter(pairs), 0))
+    ):
+        return items
+    pairs = [listed(x) for x in pairs]
+    return _Pairs(pairs) if all(map(_is_pair, pairs)) else items
+
+
+def _is_list(x: Any) -> bool:
+    return isinstance(x, list | tuple)
+
+
+def _is_pair(x: Any) -> bool:
+    """Whether a value is an item and its number, which may be missing."""
+    if not _is_list(x) or len(x) != 2 or not is_id(x[0]):
+        return False
+    number = plain(x[1])
+    return number is None or type(number) in (int, float)
 
 
 def _number(name: str, query: Any, item: Any, value: Any) -> Any:
@@ -183,8 +221,8 @@ def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[An
         should_be_empty: whether such a collection should not have any, as other queries
             have dicts, or columns.
     """
-    if isinstance(items, Mapping):
-        return list(items)
+    if isinstance(items, Mapping | _Pairs):
+        return [item for item, _ in _pairs_of(items)]
     ids = listed(items)
     labels = getattr(getattr(items, "index", None), "dtype", None)
     if labels is not None and labels.kind not in "iu":
@@ -200,16 +238,29 @@ def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[An
 
 def not_understood(name: str, query: Any, items: Any) -> ValueError:
     """The error for what is no collection of the items of a query."""
-    are_pairs = isinstance(items, list | tuple) and any(
-        isinstance(x, list | tuple) and len(x) == 2 for x in items
-    )
+    values = list(map(listed, items)) if isinstance(items, list | tuple) else []
+    hint = ""
+    if name == "qrels" and any(map(_is_list, values)):
+        # Lists of integers may be either, and those of texts only groups.
+        are_pairs = all(map(_is_pair, values)) and not all(map(_is_list_of_ids, values))
+        are_pairs |= all(isinstance(x, tuple) and _is_pair(x) for x in values)
+        hint = (
+            ", of which `dict` makes a dict of items and numbers"
+            if are_pairs
+            else "; if any item of a group is enough, pass the groups as subtopics, "
+            "{query: {subtopic: [items]}}, which metrics such as subtopic_recall read"
+        )
+    elif name == "run" and any(map(_is_list, values)):
+        hint = "; pairs have an item and its score, in this order, for all queries"
     return ValueError(
         f"`{name}` should be a dict of columns, or have a dict of items and numbers "
         f"for each query, or ids for each: {_ACCEPTED[name]}. Received: "
-        f"{reprlib.repr(items)}, for the query {query!r}"
-        + ", of which `dict` makes a dict of items and numbers"
-        * are_pairs
+        f"{reprlib.repr(items)}, for the query {query!r}{hint}"
     )
+
+
+def _is_list_of_ids(x: Any) -> bool:
+    return _is_list(x) and all(map(is_id, x))
 
 
 def no_subtopics(received: str) -> ValueError:

@@ -3,7 +3,7 @@
 They are as named, or as known tools name them, or known by their places.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from keras_rank.reading import engine, files, layouts, lists, query_dicts, text
 from keras_rank.reading.layouts import plain_name
@@ -27,7 +27,9 @@ def are_judgments(file: str, columns: Columns) -> bool:
         (part, *_) = parts_of(connection, "qrels", file, names_of(columns))
         if {columns.label, columns.score} <= set(part.columns):
             return False
-        found = by_name(part.columns, columns, "label")
+        # Named columns may be those of the run.
+        others = {columns.query, columns.item or ""}
+        found = by_name(part.columns, columns, "label", others)
         if lists.has_lists(part.with_lists(found["item"]), found["item"]):
             # Their items are relevant, or ranked.
             del found["label"]
@@ -42,7 +44,9 @@ def names_of(columns: Columns) -> set[str]:
     return given.union(*KNOWN.values())
 
 
-def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
+def roles_of(
+    name: str, part: Part, columns: Columns, others: Collection[str] = ()
+) -> dict[str, str]:
     """The columns of queries, items and numbers, by what they hold.
 
     That of the subtopics of judgments is among them if it is asked for.
@@ -51,8 +55,9 @@ def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
         name: `"qrels"` or `"run"`.
         part: the table.
         columns: the names that were given.
+        others: the names of the columns of the other side.
     """
-    found = _roles_of(name, part, columns)
+    found = _roles_of(name, part, columns, others)
     if name == "run" or columns.subtopic is None:
         return found
     subtopic = _known_name("subtopic", part.columns, columns)
@@ -63,13 +68,15 @@ def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     return {**found, "subtopic": subtopic}
 
 
-def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
+def _roles_of(
+    name: str, part: Part, columns: Columns, others: Collection[str]
+) -> dict[str, str]:
     """The same without subtopics."""
     number = text.NUMBERS[name]
     given = {"query": columns.query, "item": columns.item or ""}
     given[number] = getattr(columns, number)
     if not isinstance(part, text.LinesPart) or set(given.values()) <= set(part.columns):
-        return by_name(part.columns, columns, number)
+        return by_name(part.columns, columns, number, others)
     if not part.are_clear(columns.subtopic is not None):
         raise ValueError(
             f"`{name}` should name its columns, or have those of TREC. Received: "
@@ -81,10 +88,12 @@ def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     return {role: places.get(role, column) for role, column in given.items()}
 
 
-def by_name(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
+def by_name(
+    names: Sequence[str], columns: Columns, number: str, others: Collection[str]
+) -> dict[str, str]:
     """The same of a table with names: as they were given, or of a known tool."""
     roles = ("query", "item", number)
-    found = {role: _known_name(role, names, columns) for role in roles}
+    found = {role: _known_name(role, names, columns, others) for role in roles}
     are_scored = tuple(plain_name(found[role]) for role in roles[:2]) in _SCORED
     if number == "label" and found[number] not in names and are_scored:
         scores = (x for x in names if plain_name(x) == "score")
@@ -99,11 +108,13 @@ def are_ids(parts: Sequence[Part], found: Mapping[str, str], columns: Columns) -
     return is_default and all(set(part.columns) == ids for part in parts)
 
 
-def _known_name(role: str, names: Sequence[str], columns: Columns) -> str:
+def _known_name(
+    role: str, names: Sequence[str], columns: Columns, others: Collection[str] = ()
+) -> str:
     """The name of a column: as it was given, or that of a known tool."""
     given: str = getattr(columns, role) or ""
-    if given not in names and text.PLACE.fullmatch(given):
-        # Of the other side, whose columns have no names.
+    if given not in names and (given in others or text.PLACE.fullmatch(given)):
+        # The given name is that of a column of the other side.
         found = known_name(role, KNOWN[role][0], names)
         return found if found in names else given
     return known_name(role, given, names)

@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from keras_rank.backends import Array
 from keras_rank.reading import engine, files, sources
+from keras_rank.reading.merged_ids import warnings_of_ids
 from keras_rank.reading.names import KNOWN, known_name
 from keras_rank.reading.part import ColumnRef, is_called, is_rank, no_score
+from keras_rank.reading.text import CsvPart, TextPart
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
 # trec_eval compares ids as text, even numbers.
@@ -90,6 +92,7 @@ class Rows:
             there may be any.
         ends: the last `row` of each file, if there are several and items are not known:
             then rows have their number as another column.
+        warnings: warnings about rows that may not be read as meant.
     """
 
     batches: Iterator[pa.RecordBatch]
@@ -98,6 +101,7 @@ class Rows:
     has_scores: bool = True
     twice: Callable[[tuple[Any, Any]], ValueError] | None = None
     ends: Array | None = None
+    warnings: Sequence[str] = ()
 
 
 def read_rows(
@@ -135,12 +139,21 @@ def read_rows(
         if columns.item is None and files.are_files(source):
             for part, table in zip(parts, tables, strict=True):
                 sizes += part.sizes_of_files(table)
+        warnings = []
+        if columns.item is not None and isinstance(parts[0], TextPart):
+            warnings = warnings_of_ids(
+                "rows",
+                files.named(source),
+                engine.numbered(sources.union(tables)),
+                is_csv=isinstance(parts[0], CsvPart),
+            )
     ends = np.cumsum(sizes) if len(sizes) > 1 else None
     read = [*ids, *kept, *numbers, *(["row"] if len(sizes) > 1 else [])]
     rows = engine.numbered(sources.union(tables))
     batches = sorted_batches(rows, "rows", source, read, order)
-    twice = functools.partial(sources.received_twice, "rows", source, ids)
-    return Rows(batches, twice=twice, ends=ends)
+    hint = '; `duplicates="count"` counts each'
+    twice = functools.partial(sources.received_twice, "rows", source, ids, hint=hint)
+    return Rows(batches, twice=twice, ends=ends, warnings=warnings)
 
 
 def _only_name(role: str, given: str, names: Sequence[str]) -> str:

@@ -1,8 +1,10 @@
 """Judgments and a run, joined as trec_eval joins them."""
 
 import dataclasses
+import itertools
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +12,16 @@ import pyarrow as pa
 from keras_rank.arguments import check_choice, check_flag
 from keras_rank.reading import files, in_order, lists, query_dicts, roles, sources
 from keras_rank.reading.engine import Connection, Relation, connect, numbered
-from keras_rank.reading.part import ColumnRef, Part, common_type
+from keras_rank.reading.merged_ids import warnings_of_ids
+from keras_rank.reading.names import KNOWN
+from keras_rank.reading.part import ColumnRef, Part, common_type, no_column
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
-from keras_rank.reading.text import NUMBERS
+from keras_rank.reading.text import NUMBERS, PLACE, CsvPart
 
-# The order of the rows of an item that a run has several times, of which the first one
-# counts. DuckDB orders NaN above all numbers.
-_ORDERS = {"first": "row", "max": "isnan(score), score DESC, row"}
+# The order of the rows of an item that a query has several times: the first row counts.
+# DuckDB orders NaN above all numbers.
+_ORDERS = {"first": "row", "max": "isnan({0}), {0} DESC, row"}
+_HINT = '; `duplicates="first"` or "max" counts one of them'
 # The accepted values of arguments.
 CHOICES = {"duplicates": ("error", *_ORDERS), "missing": ("zero", "skip")}
 
@@ -26,7 +31,8 @@ class Protocol:
     """Which items and queries of a run count.
 
     Attributes:
-        duplicates: which row counts of an item that a query has several times.
+        duplicates: which row counts of an item that a query has several times, in the
+            judgments and the run.
         missing: whether a query without a run scores 0 or is left out.
         ignore_identical_ids: whether an item with the id of its query is left out.
     """
@@ -59,25 +65,28 @@ def read_run(
         order: as in `read_rows`.
         protocol: which items and queries of the run count.
     """
+    given = qrels, run
     qrels, run, are_in_order = in_order.as_tables(qrels, run, columns)
     if protocol.ignore_identical_ids and are_in_order:
         raise ValueError(
             "`ignore_identical_ids` should be False for lists in the order of the "
             "queries, which name none: pass dicts by their ids. Received: True"
         )
-    judged, _ = _create(connection, "qrels", qrels, columns)
+    sides = [
+        _side_of(connection, "qrels", qrels, columns, qrels is given[0]),
+        _side_of(connection, "run", run, columns, run is given[1]),
+    ]
+    _require_given_columns(sides, columns)
+    _create(connection, sides[0], columns, sides[1].names, protocol)
     names = ["query", "label", "score", "item"]
     if columns.subtopic is not None:
-        judged, names = _with_subtopics(connection, qrels), [*names, "subtopics"]
-    found, has_scores = _create(connection, "run", run, columns, protocol.duplicates)
+        _set_subtopics(connection, qrels)
+        names.append("subtopics")
+    found, has_scores = _create(connection, sides[1], columns, sides[0].names, protocol)
     if protocol.missing == "skip" and not found.limit(1).fetchall():
         raise files.no_rows("run", run)
-    sides = {"qrels": judged, "run": _of_types(connection, found)}
-    for i, id_ in enumerate(("query", "item")):
-        types = {f"`{name}`": str(table.types[i]) for name, table in sides.items()}
-        type_ = common_type(id_, types)
-        for name in sides if len(set(types.values())) > 1 else ():
-            connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
+    _set_common_types(connection, sides)
+    found_warnings = [x for side in sides for x in _warnings_of(connection, side)]
     if protocol.ignore_identical_ids:
         # The run still has the query.
         connection.execute(
@@ -94,7 +103,7 @@ def read_run(
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
     batches = sorted_batches(rows, "qrels", qrels, names, order)
-    return Rows(batches, left_out, some, has_scores)
+    return Rows(batches, left_out, some, has_scores, warnings=found_warnings)
 
 
 def judgments_of(source: Any) -> pa.Table:
@@ -102,32 +111,102 @@ def judgments_of(source: Any) -> pa.Table:
     columns = Columns("query_id", "label", "score", "item_id")
     source, _, _ = in_order.as_tables(source, {}, columns)
     with connect() as connection:
-        table, _ = _create(connection, "qrels", source, columns)
+        side = _side_of(connection, "qrels", source, columns)
+        table, _ = _create(connection, side, columns)
+        for warning in _warnings_of(connection, side):
+            warnings.warn(warning, stacklevel=5)
         return table.order("row").project("query, item, label").to_arrow_table()
 
 
-def _create(
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """Judgments or a run, whose columns are known.
+
+    Attributes:
+        name: `"qrels"` or `"run"`.
+        source: the argument of the user.
+        parts: the parts of the source, or of the table that was made of it.
+        is_table: whether the source itself has columns.
+    """
+
+    name: str
+    source: Any
+    parts: Sequence[Part]
+    is_table: bool
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the columns that the source itself has."""
+        names = (part.columns for part in self.parts if self.is_table)
+        return set(itertools.chain.from_iterable(names))
+
+
+def _side_of(
     connection: Connection,
     name: str,
     source: Any,
     columns: Columns,
-    duplicates: str = "error",
+    is_given: bool = True,
+) -> _Side:
+    """Opens judgments or a run.
+
+    Args:
+        connection: a DuckDB.
+        name: `"qrels"` or `"run"`.
+        source: the judgments or the run.
+        columns: the names of the columns.
+        is_given: whether the user passed this source, rather than rows.
+    """
+    if isinstance(source, str) and source == "-":
+        source = _standard_input(name)
+    with files.errors_of(name, source):
+        table = query_dicts.tabulated(name, source, columns)
+        parts = sources.parts_of(connection, name, table, roles.names_of(columns))
+    return _Side(name, source, parts, is_given and table is source)
+
+
+def _require_given_columns(sides: Sequence[_Side], columns: Columns) -> None:
+    """Raises for a name of a column that neither side has."""
+    tables = [side for side in sides if side.is_table and not side.parts[0].fields]
+    if len(tables) < 2:
+        return
+    one, other = (side.parts[0] for side in tables)
+    for role in ("query", "item"):
+        given = getattr(columns, role)
+        is_default = given == KNOWN[role][0] or PLACE.fullmatch(given)
+        if not is_default and all(given not in side.names for side in tables):
+            where = f"{one.name} with the columns {one.columns} and {other.name}"
+            raise no_column(ColumnRef(role, given), where, other.columns)
+
+
+def _create(
+    connection: Connection,
+    side: _Side,
+    columns: Columns,
+    others: Collection[str] = (),
+    protocol: Protocol | None = None,
 ) -> tuple[Relation, bool]:
     """Creates the table `qrels` or `run`: queries, items, numbers, and the `row`.
 
     A query of a run for which nothing was found has a row without an item.
 
+    Args:
+        connection: a DuckDB.
+        side: the judgments or the run.
+        columns: the names of the columns.
+        others: the names of the columns of the other side.
+        protocol: which items count. `None`: duplicates are an error.
+
     Returns:
         The table, and whether items came with numbers.
     """
-    if isinstance(source, str) and source == "-":
-        source = _standard_input(name)
+    name, source = side.name, side.source
+    duplicates = "error" if protocol is None else protocol.duplicates
     number = NUMBERS[name]
     with files.errors_of(name, source):
-        table = query_dicts.tabulated(name, source, columns)
         # The keys of a dict are no padding.
-        is_padded = table is source
-        parts, found = _parts_of(connection, name, table, columns)
+        is_padded = side.is_table
+        parts, found = _parts_of(side, columns, others)
         ids = {
             role: ColumnRef(role, column, is_required=True, is_finite=role == "label")
             for role, column in found.items()
@@ -153,17 +232,25 @@ def _create(
             _require_one_list(table)
         once = "item, subtopic" if "subtopic" in ids else "item"
         for twice in _repeated(items, once) if duplicates == "error" else ():
-            raise sources.received_twice(name, source, {} if are_lists else ids, twice)
+            hint = _HINT if protocol else ""
+            ids = {} if are_lists else ids
+            raise sources.received_twice(name, source, ids, twice, hint)
         is_bare = name == "run" and len(parts[0].fields) == 3
         if is_bare and found[number] != columns.score:
             # Nothing says that they are scores.
             _require_scores(table, source)
     if duplicates != "error":
-        connection.execute(
-            "CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
-            f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
-        )
+        _keep_one(connection, name, once, duplicates)
     return connection.table(name), has_numbers
+
+
+def _keep_one(connection: Connection, name: str, once: str, duplicates: str) -> None:
+    """Keeps one row of each item of a query."""
+    order = _ORDERS[duplicates].format(NUMBERS[name])
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {name} QUALIFY "
+        f"row_number() OVER (PARTITION BY query, {once} ORDER BY {order}) = 1"
+    )
 
 
 def _of_types(connection: Connection, run: Relation) -> Relation:
@@ -188,20 +275,65 @@ def _require_one_list(run: Relation) -> None:
 
 
 def _parts_of(
-    connection: Connection, name: str, source: Any, columns: Columns
+    side: _Side, columns: Columns, others: Collection[str]
 ) -> tuple[Sequence[Part], dict[str, str]]:
-    """The parts of a source, and their common columns, by what they hold."""
-    parts = sources.parts_of(connection, name, source, roles.names_of(columns))
-    found, *others = [roles.roles_of(name, part, columns) for part in parts]
-    if any(each != found for each in others):
+    """The parts of a side, and their common columns, by what they hold."""
+    name, parts = side.name, side.parts
+    found, *more = [roles.roles_of(name, part, columns, others) for part in parts]
+    if any(each != found for each in more):
         raise ValueError(
             f"`{name}` should be files with columns in one order. Received: "
-            f"{files.named(source)}, with {[found, *others]}"
+            f"{files.named(side.source)}, with {[found, *more]}"
         )
     return [part.with_lists(found["item"]) for part in parts], found
 
 
-def _with_subtopics(connection: Connection, source: Any) -> Relation:
+def _set_common_types(connection: Connection, sides: Sequence[_Side]) -> None:
+    """Gives the ids of both sides types in which they can be compared."""
+    for side in sides:
+        _set_texts(connection, side)
+    tables = {
+        "qrels": connection.table("qrels"),
+        "run": _of_types(connection, connection.table("run")),
+    }
+    for i, id_ in enumerate(("query", "item")):
+        types = {f"`{name}`": str(table.types[i]) for name, table in tables.items()}
+        type_ = common_type(id_, types)
+        for name in tables if len(set(types.values())) > 1 else ():
+            connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
+
+
+def _set_texts(connection: Connection, side: _Side) -> None:
+    """Turns ids of bytes into text."""
+    table = connection.table(side.name)
+    types = dict(zip(table.columns, map(str, table.types), strict=True))
+    for column in (name for name, type_ in types.items() if type_ == "BLOB"):
+        is_wrong = f"{column} IS NOT NULL AND TRY(decode({column})) IS NULL"
+        for (wrong,) in table.filter(is_wrong).project(column).limit(1).fetchall():
+            raise ValueError(
+                f"`{side.name}` should have ids that are text, or bytes of text in "
+                f"UTF-8. Received: {wrong!r} in {files.named(side.source)}"
+            )
+        connection.execute(
+            f"ALTER TABLE {side.name} ALTER {column} TYPE VARCHAR "
+            f"USING decode({column})"
+        )
+
+
+def _warnings_of(connection: Connection, side: _Side) -> list[str]:
+    """Warnings about rows of a side that may not be read as meant."""
+    warnings = [x for part in side.parts for x in part.warnings()]
+    tables = connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
+    return warnings + warnings_of_ids(
+        side.name,
+        files.named(side.source),
+        connection.table(side.name),
+        [connection.table(name) for (name,) in tables if name in ("qrels", "run")],
+        is_csv=isinstance(side.parts[0], CsvPart),
+    )
+
+
+def _set_subtopics(connection: Connection, source: Any) -> None:
     """Gives each judged item one row, with its labels for all subtopics of the query.
 
     Its own label is the highest of these.
@@ -222,7 +354,6 @@ def _with_subtopics(connection: Connection, source: Any) -> Relation:
         "JOIN (SELECT DISTINCT query, item FROM qrels) USING (query) "
         "LEFT JOIN qrels USING (query, subtopic, item) GROUP BY query, item"
     )
-    return connection.table("qrels")
 
 
 def _left_out(connection: Connection) -> tuple[int, list[Any]]:

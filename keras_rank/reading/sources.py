@@ -152,7 +152,7 @@ def _flat(values: Any) -> Any:
 
 
 def received_twice(
-    argument: str, source: Any, ids: ColumnRefs, values: Sequence[Any]
+    argument: str, source: Any, ids: ColumnRefs, values: Sequence[Any], hint: str = ""
 ) -> ValueError:
     """The error for duplicate items of a query, which names files and lines.
 
@@ -161,6 +161,7 @@ def received_twice(
         source: the source of the rows.
         ids: the columns of queries and items in files, if they have a row for each.
         values: a query, and an item that it has twice, perhaps for a subtopic.
+        hint: the options that count one or each of them.
     """
     found: list[str] = []
     if ids and files.are_files(source):
@@ -171,15 +172,11 @@ def received_twice(
                 for part in parts_of(connection, argument, file, names):
                     found += part.where(ids, values)
     query, item, *subtopic = values
-    hints = {
-        "run": '; `duplicates="first"` or "max" counts one of them',
-        "rows": '; `duplicates="count"` counts each',
-    }
     return ValueError(
         f"`{argument}` should have each item of a query once. Received twice: the item "
         f"{item!r} of the query {query!r}"
         + "".join(f" and the subtopic {x!r}" for x in subtopic)
         + ", in "
         + (" and ".join(found) or files.named(source))
-        + hints.get(argument, "")
+        + hint
     )

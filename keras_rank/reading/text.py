@@ -18,6 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from keras_rank.reading import files, layouts
 from keras_rank.reading.engine import Connection, Relation, numbered, query, stored
+from keras_rank.reading.layouts import NO_ITERATION
 from keras_rank.reading.part import LARGEST_INTEGER, ColumnRef, ColumnRefs, Part
 
 # The bytes that are parsed at a time. A row has to fit.
@@ -30,8 +31,6 @@ _FIELDS = {
 # The kind of the numbers of judgments and runs.
 NUMBERS = {"qrels": "label", "run": "score"}
 _TRIMMED = r"trim(line, E' \t\f\r')"
-# What stands in the place of the iteration, where there is none.
-NO_ITERATION = ("0", "Q0")
 # The name of a column without a name.
 PLACE = re.compile(r"column\d+")
 
@@ -163,6 +162,12 @@ class TextPart(Part):
         )
         return numbered(self.connection.from_arrow(reader))
 
+    def _contains(self, character: bytes) -> bool:
+        """Returns whether the file contains a character."""
+        with files.opened(self.file) as stream:
+            blocks = iter(lambda: stream.read(_BLOCK), b"")
+            return any(character in block for block in blocks)
+
     def _lines(self) -> Relation:
         """Returns each `line` and the number of its `row`."""
         parse = {"delimiter": "\x01", "quote_char": False, "ignore_empty_lines": False}
@@ -201,10 +206,8 @@ class CsvPart(TextPart):
         return rows.filter(f"row >= {self._first_row}")
 
     def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
-        with files.opened(self.file) as stream:
-            blocks = iter(lambda: stream.read(_BLOCK), b"")
-            if any(b'"' in block for block in blocks):
-                self._require_closed_quotes()
+        if self._contains(b'"'):
+            self._require_closed_quotes()
         return super().select(sought, types)
 
     def _require_closed_quotes(self) -> None:
@@ -243,7 +246,7 @@ class LinesPart(TextPart):
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
         (line, *_) = [*layouts.lines_of(self.first), ""]
-        width, number = len(line.split()), NUMBERS[self.argument]
+        width, number = len(layouts.fields_of(line)), NUMBERS[self.argument]
         self.fields = _FIELDS[self.argument]
         are_names = not set(sought).isdisjoint(map(layouts.plain_name, line.split()))
         if width == 3:
@@ -264,33 +267,74 @@ class LinesPart(TextPart):
         may_be_others = "iteration" in self.fields and "\t" in lines
         if have_subtopics or not may_be_others:
             return "query" in self.fields
-        others = f'"0" NOT IN {NO_ITERATION}'
+        # Empty iterations are those of lines with missing fields.
+        others = f'"0" NOT IN {(*NO_ITERATION, "")}'
         return not self.read([1]).filter(others).limit(1).fetchall()
 
     def scan(self, places: Sequence[int]) -> Relation:
-        width = len(self.fields)
-        # The tag may be missing, or contain spaces.
-        is_whole = "len(fields) > 4" if width == 6 else f"len(fields) = {width}"
+        is_whole = self._is_whole()
         texts = ", ".join(
             f"CASE WHEN {is_whole} THEN coalesce(fields[{x + 1}], '') ELSE '' END "
             f'AS "{x}"'
-            for x in range(width)
+            for x in range(len(self.fields))
         )
-        fields = query(
+        return query(self._split("NOT"), f"SELECT {texts}, row FROM source")
+
+    def warnings(self) -> list[str]:
+        """Counts the comments that have all fields, as if an id started with `#`."""
+        if not self._contains(b"#"):
+            return []
+        # A `#` followed by white space is no id.
+        is_like = f"{self._is_whole()} AND fields[1] <> '#'"
+        if len(self.fields) > 2:
+            at = self.fields.index(NUMBERS[self.argument]) + 1
+            is_like += f" AND TRY_CAST(fields[{at}] AS DOUBLE) IS NOT NULL"
+        alike = self._split("").filter(is_like)
+        ((number, line),) = alike.aggregate("count(*), arg_min(line, row)").fetchall()
+        warning = (
+            f"`{self.argument}` has lines that start with # but have all fields "
+            f"({number}), such as {line!r} in {self.name}: they are comments, as in "
+            "trec_eval. If they are not, rename the ids that start with #"
+        )
+        return [warning] * (number > 0)
+
+    def _split(self, is_comment: str) -> Relation:
+        """Returns the `fields` of lines that are comments, or are not."""
+        return query(
             self._lines(),
-            f"SELECT string_split_regex({_TRIMMED}, '\\s+') AS fields, row FROM source "
-            f"WHERE {_TRIMMED} <> '' AND NOT starts_with(line, '#')",
+            f"SELECT string_split_regex({_TRIMMED}, '\\s+') AS fields, line, row "
+            f"FROM source WHERE {_TRIMMED} <> '' AND {is_comment} "
+            "starts_with(line, '#')",
         )
-        return query(fields, f"SELECT {texts}, row FROM source")
+
+    def _is_whole(self) -> str:
+        """The condition that a line has all fields, none of which is empty."""
+        width = len(self.fields)
+        # No field between tabs may be empty, except for the tag.
+        tab = "'\t'"
+        has_empty = (
+            f"(starts_with(line, {tab}) OR ends_with(line, {tab}) "
+            f"OR contains(line, {tab} || {tab})) AND regexp_matches(line, "
+            rf"'^([^\t ]+\t){{0,{min(width, 4)}}}(\t|$)')"
+        )
+        condition = f"NOT ({has_empty})"
+        if width != 6:
+            return f"{condition} AND len(fields) = {width}"
+        # A tag may contain spaces, but not the mark at the start of another file.
+        return f"{condition} AND len(fields) > 4 AND NOT contains(line, '\ufeff')"
 
     def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         ((line, _),) = self._lines().filter(f"row = {row[-1]}").fetchall()
-        argument, width = self.argument, len(line.split())
-        other = {5: "a run", 6: "a run", 4: "qrels"}.get(width)
-        is_swapped = other and not other.endswith(argument)
+        argument, fields = self.argument, layouts.fields_of(line)
+        other = {5: "a run", 6: "a run", 4: "qrels"}.get(len(fields))
+        hint = ""
+        if "" in fields:
+            hint = ", with an empty field between tabs"
+        elif other and not other.endswith(argument):
+            hint = f", as in {other}: are they swapped?"
         return ValueError(
             f"`{argument}` should have lines of the fields {' '.join(self.fields)}"
             + f", with a number as {NUMBERS[argument]}" * (len(self.fields) > 2)
             + f". Received: {self.place_of(row)}, "
-            f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
+            f"{line!r}{hint}"
         )

@@ -291,7 +291,12 @@ OF_ARGUMENTS = {
     "f_beta(beta=2)_5": 'Did you mean "f_beta(beta=2)@5"?',
     "novelty(popularity=x)@5": "It needs an array, which no string holds: pass the "
     "metric, `keras_rank.metrics.Novelty(k=5, popularity=...)`",
-    "RBP(p=0.8)@10": ". `keras_rank.evaluation` has trec_eval's and ir_measures' own",
+    "RBP(p=0.8)@10": "`rbp` takes a cutoff after @, and the arguments persistence, ",
+    "Success(rel=2)@5": "`keras_rank.evaluation` has trec_eval's and ir_measures",
+    "P(rel=2)@5": "`p` takes a cutoff after @, and the arguments denominator, ",
+    "nDCG(gains={1:0,2:1})@10": "`gains` should be a number or a word in a string, as",
+    "rbp(seed=3,persistence=[.8,.9])": "`persistence` should be a number or a word in",
+    "ndcg(gain_fn=lambda x: x)": "`gain_fn` should be a number or a word in a string",
     "mrr(seed=3),map": "Each should be a string of its own, or a word in the command",
 }
 # Strings that have no form, and may mean nothing.
@@ -316,7 +321,7 @@ def test_arguments_that_a_string_may_not_have(string):
         RankingMetrics([string])
     if string in MALFORMED:
         assert str(error.value).endswith(f" Received: {string!r}")
-        assert 'as in "rbp(persistence=0.9)@10". The names are' in str(error.value)
+        assert 'as in "rbp(persistence=0.9)@10"' in str(error.value)
     assert OF_ARGUMENTS.get(string, "Received: ") in str(error.value)
 
 
@@ -399,7 +404,7 @@ AS_DEFINED = 'Did you mean "ndcg@10", as defined here[?] `keras_rank.evaluation`
             r"'mrr_seed_3', of MeanReciprocalRank\(seed=3\) and Mea.*\(seed=-3\)",
         ),
         # Whose gains are linear elsewhere.
-        *((name, AS_DEFINED) for name in ("ndcg_cut_10", "NDCG@10", "ndcg_cut.10")),
+        *((name, AS_DEFINED) for name in ("ndcg_cut_10", "ndcg_cut.10")),
         ([3], "`metrics` should hold ranking metrics.* Received: 3"),
         ([RankingMetrics(["ndcg"])], "`metrics` should hold ranking metrics"),
         (
@@ -413,25 +418,52 @@ def test_bad_members(metrics, message):
         RankingMetrics(metrics)
 
 
-MEANT = {"hit@10": "hit_rate@10", "HR@10": "hit_rate@10", "hit_ratio_10": "hit_rate@10"}
-MEANT |= {"ap@10": "map@10", "nDCG_at_10": "ndcg@10", "ndgc@10": "ndcg@10"}
-MEANT |= {"ndcg10": "ndcg@10", "precison": "precision", "F1": "f1"}
+MEANT = {"hit@10": "hit_rate@10", "HR_10": "hit_rate@10", "hit_ratio_10": "hit_rate@10"}
+MEANT |= {"ap@10": "map@10", "nDCG_5": "ndcg@5", "ndgc@10": "ndcg@10"}
+MEANT |= {"ndcg10": "ndcg@10", "precison": "precision", "F1score": "f1"}
+MEANT |= dict.fromkeys(["auc", "AUC", "roc_auc"], "pairwise_accuracy")
 MEANT |= {"MeanReciprocalRank": "mrr", "map@r": "map_at_r", "MAP@R": "map_at_r"}
 MEANT |= {"precision@r": "r_precision", "F2": "f_beta(beta=2)"}
 MEANT |= {"F2@5": "f_beta(beta=2)@5", "F0.5@10": "f_beta(beta=0.5)@10"}
 MEANT |= {"f2_score": "f_beta(beta=2)", "f3_at_5": "f_beta(beta=3)_at_5"}
 # Metrics of other tools, some of whose names contain one of these.
-OTHERS = ["map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "x", ""]
+OTHERS = ["map_ia@20", "nERR_IA@20", "NRBP", "accuracy@5", "x", ""]
 OTHERS += ["infNDCG@10", "nERR@10", "gmap", "MAPR", "SDCG@5", "CG@5"]
-OTHERS += ["f_05", "set_F.2", "F.5", "P(rel=2)"]
+OTHERS += ["f_05", "set_F.2", "F.5", "P(rel=2)_5"]
 
 
 @pytest.mark.parametrize("string", [*MEANT, *OTHERS])
 def test_an_unknown_name_is_a_question(string):
     end = f"Received: {string!r}"
     end += f'. Did you mean "{MEANT[string]}"?' if string in MEANT else ""
-    with pytest.raises(ValueError, match=f"{re.escape(end)}$"):
+    with pytest.raises(ValueError, match=f"{re.escape(end)}$") as error:
         RankingMetrics([string])
+    # The names are those that nothing is like.
+    has_names = "Names are, among others, ndcg, dcg, map, " in str(error.value)
+    assert has_names == (string not in MEANT)
+    assert "kendall_tau" not in str(error.value)
+
+
+IN_ANY_CASE = {
+    "NDCG@10": ("ndcg_at_10", "NDCG(k=10)"),
+    "nDCG_at_10": ("ndcg_at_10", "NDCG(k=10)"),
+    "Recall@3": ("recall_at_3", "RecallAtK(k=3)"),
+    "r_cap@3": ("R_cap_at_3", "RecallAtK(k=3, normalizer='clipped')"),
+    "F1": ("f1", "F1AtK()"),
+    "MAP": ("map", "MeanAveragePrecision()"),
+    "hr@10": ("hr_at_10", "HitRate(k=10)"),
+    "HR@10": ("hr_at_10", "HitRate(k=10)"),
+    "p@5": ("p_at_5", "PrecisionAtK(k=5)"),
+    "P@5": ("p_at_5", "PrecisionAtK(k=5)"),
+    "RBP(persistence=0.9)": ("rbp_persistence_0_9", "RankBiasedPrecision()"),
+}
+
+
+@pytest.mark.parametrize("string", IN_ANY_CASE)
+def test_names_in_any_case_and_short_names(string):
+    (member,) = RankingMetrics([string]).members
+    call = member._as_call().replace("persistence=0.9", "")
+    assert (member.name, call) == IN_ANY_CASE[string]
 
 
 def test_name_prefix_and_direction():

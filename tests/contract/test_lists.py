@@ -465,7 +465,8 @@ def test_a_group_warns_once_for_all_members():
                 [[np.nan, 1, 2], [2, 3, 1]],
                 [[1, 1, -1], [1, 1, 1]],
             )
-        text = [str(warning.message) for warning in warned]
+        # JAX also warns about float64.
+        text = [str(x.message) for x in warned if "first batch" in str(x.message)]
         assert len(text) == (3 if found is None else 4)
         assert found is None or found in " ".join(text)
 

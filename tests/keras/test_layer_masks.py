@@ -216,10 +216,11 @@ LAYERS = [
 ]
 
 
-def logs_of(model, *data):
+def logs_of(model, x, y, weights=None):
     """The logs of an epoch, with the same data for validation."""
     given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-    history = model.fit(*data, validation_data=data, **given).history
+    given["validation_data"] = (x, y, weights)
+    history = model.fit(x, y, sample_weight=weights, **given).history
     return {name: values[0] for name, values in history.items()}
 
 
@@ -244,6 +245,90 @@ def test_fit(layers, rng):
             assert logs[f"{name}_ndcg_at_3"] == expected
             error = pytest.approx(logs[f"val_{name}_mse"], rel=1e-5)
             assert logs[f"{name}_mse"] == error
+
+
+def own_loss(y_true, y_pred):
+    return ops.square(y_true - y_pred)
+
+
+def weighted_ndcg(name="ndcg"):
+    return NDCG(3, shuffle_ties="average", name=name)
+
+
+def right_ndcg(words, labels, scores, weights):
+    """The value of a metric by itself, in the batches of Keras."""
+    metric = weighted_ndcg()
+    for start in range(0, len(labels), BATCH):
+        part = slice(start, start + BATCH)
+        y_true = {"labels": labels[part], "mask": words[part] > 0}
+        metric.update_state(y_true, scores[part], weights[part])
+    return pytest.approx(float(metric.result()), abs=1e-6)
+
+
+def convert_to_own_tensor(weights):
+    return ops.convert_to_tensor(np.copy(weights))
+
+
+LOSSES = ["mse", own_loss, lambda: keras.losses.MeanAbsoluteError(reduction="sum")]
+
+
+@pytest.mark.compiles_long
+@pytest.mark.trains
+@pytest.mark.parametrize("loss", LOSSES, ids=["keras", "function", "class"])
+def test_weights_of_metrics_are_those_of_the_user(loss, rng):
+    """On torch, Keras multiplies weights by the mask in place."""
+    words, labels = words_and_labels(rng)
+    weights = rng.uniform(0.2, 2.0, labels.shape).astype("float32")
+    given = np.copy(weights)
+    loss = loss() if loss is LOSSES[2] else loss
+    model = build(RankingModel)
+    metrics = ["mae", weighted_ndcg()]
+    model.compile(keras.optimizers.SGD(0.0), loss, weighted_metrics=metrics)
+    expected = right_ndcg(words, labels, model.predict(words, verbose=0), weights)
+    logs = logs_of(model, words, labels[..., None], given)
+    assert [logs["ndcg"], logs["val_ndcg"]] == [expected] * 2
+    tensors = convert_to_own_tensor(weights)
+    for on_batch in (model.train_on_batch, model.test_on_batch):
+        for sample_weight in (given, tensors):
+            model.reset_metrics()
+            one = words[:BATCH], labels[:BATCH, :, None], sample_weight[:BATCH]
+            logs = on_batch(*one, return_dict=True)
+            scores = model.predict(one[0], verbose=0)
+            its = right_ndcg(words[:BATCH], labels[:BATCH], scores, weights[:BATCH])
+            assert logs["ndcg"] == its
+    assert_equal(given, weights)
+    assert_equal(tensors, weights)
+
+
+@pytest.mark.compiles_long
+@pytest.mark.trains
+@pytest.mark.parametrize("form", ["dict", "same", "one"])
+def test_weights_of_several_outputs(form, rng):
+    """Also of one tensor for all outputs, each of which has a mask of its own."""
+    data = [words_and_labels(rng)[0] for _ in range(2)]
+    labels = rng.integers(0, 3, data[0].shape).astype("float32")
+    weights = rng.uniform(0.2, 2.0, (2, *labels.shape)).astype("float32")
+    if form != "dict":
+        weights[1] = weights[0]
+    given = [convert_to_own_tensor(x) for x in weights]
+    given[1] = given[1] if form == "dict" else given[0]
+    inputs, outputs = [], {}
+    for name in ("clicks", "sales"):
+        inputs.append(keras.Input((LIST_SIZE,), dtype="int32"))
+        embedded = keras.layers.Embedding(30, 4, mask_zero=True)(inputs[-1])
+        outputs[name] = keras.layers.Dense(1, name=name)(embedded)
+    model = RankingModel(inputs, outputs)
+    metrics = {name: ["mae", weighted_ndcg()] for name in outputs}
+    model.compile(loss="mse", weighted_metrics=metrics)
+    y = dict.fromkeys(outputs, labels[..., None])
+    its = given[0] if form == "one" else dict(zip(outputs, given, strict=True))
+    logs = model.test_on_batch(data, y, its, return_dict=True)
+    scores = model.predict(data, verbose=0)
+    for name, words, weight, tensor in zip(outputs, data, weights, given, strict=True):
+        y_true = {"labels": labels, "mask": words > 0}
+        expected = float(weighted_ndcg()(y_true, scores[name], weight))
+        assert logs[f"{name}_ndcg"] == pytest.approx(expected, abs=1e-6)
+        assert_equal(tensor, weight)
 
 
 @pytest.mark.trains

@@ -29,10 +29,8 @@ NAMES = {name_of(path) for path in MODULES}
 
 
 def public_objects():
-    # What needs more than Keras is imported by its own name only.
-    evaluation = importlib.import_module("keras_rank.evaluation")
     for name in [*keras_rank.__all__, "evaluation"]:
-        module = evaluation if name == "evaluation" else getattr(keras_rank, name)
+        module = getattr(keras_rank, name)
         yield name, module
         for inner in getattr(module, "__all__", []):
             yield f"{name}.{inner}", getattr(module, inner)
@@ -58,6 +56,10 @@ def test_all_is_what_is_there():
             assert all(hasattr(module, inner) for inner in module.__all__)
 
 
+# What the package imports when it is first used, and names for type checkers.
+LAZY = "keras_rank.evaluation"
+
+
 def imports_of(path):
     """The modules that a file imports, also by `from` the package that holds them.
 
@@ -69,6 +71,8 @@ def imports_of(path):
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
+                if name == LAZY and place(path) == "__init__.py":
+                    continue
                 is_module = node.module == "keras_rank" or name in NAMES
                 yield name if is_module else node.module
 
@@ -170,7 +174,50 @@ def test_only_one_file_asks_for_the_form_of_an_argument():
 
 
 def test_only_public_names_are_in_sight():
-    assert dir(keras_rank) == sorted([*keras_rank.__all__, "__version__"])
+    names = [*keras_rank.__all__, "__version__", "evaluation"]
+    assert dir(keras_rank) == sorted(names)
+
+
+def run_in_python(code):
+    return subprocess.check_output([sys.executable, "-c", code], text=True)
+
+
+@pytest.mark.slow
+def test_the_evaluation_is_imported_when_it_is_first_used():
+    code = """
+import inspect, pickle, sys
+from keras_rank import *
+import keras_rank
+before = {"duckdb", "keras_rank.evaluation"} & {*sys.modules}
+has = hasattr(keras_rank, "evaluation")
+assert keras_rank.evaluation is sys.modules["keras_rank.evaluation"]
+evaluate = keras_rank.evaluation.evaluate
+assert pickle.loads(pickle.dumps(evaluate)) is evaluate
+print(sorted(before), has, "evaluation" in dict(inspect.getmembers(keras_rank)))
+"""
+    assert run_in_python(code) == "[] True True\n"
+
+
+@pytest.mark.slow
+def test_the_evaluation_without_its_extra_is_no_attribute():
+    """Modules are searched for attributes, such as by `help` and mocks."""
+    code = """
+import inspect, sys
+sys.modules["duckdb"] = None
+import keras_rank
+print(hasattr(keras_rank, "evaluation"), len(inspect.getmembers(keras_rank)) > 5)
+for code in ("keras_rank.evaluation.evaluate", "from keras_rank import evaluation"):
+    try:
+        exec(code)
+    except (AttributeError, ImportError) as error:
+        print(type(error).__name__, str(error).partition(",")[0])
+"""
+    needs = "`keras_rank.evaluation` needs duckdb"
+    assert run_in_python(code).splitlines() == [
+        "False True",
+        f"AttributeError {needs}",
+        f"ImportError {needs}",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +254,7 @@ def test_importing_is_light():
     backends += " & set(sys.modules)"
     code = f"import sys, keras; before = {backends}; import keras_rank"
     code += f"; print(sorted({backends} - before))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+    assert run_in_python(code) == "[]\n"
 
 
 def test_jax_before_0_8_is_allowed():

@@ -6,4 +6,8 @@ from keras_rank.evaluation.command import run
 
 def run_command(arguments):
     """Returns its exit code, as `main` does that of the arguments of the process."""
-    return run(keras_rank_command.parser_of_command().parse_args(arguments))
+    try:
+        parsed = keras_rank_command.parsed_arguments(arguments)
+    except SystemExit as end:
+        return end.code
+    return run(parsed)

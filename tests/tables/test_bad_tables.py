@@ -1,5 +1,6 @@
 """What users do wrong with tables and runs, and the message that each gets."""
 
+import codecs
 import contextlib
 import gzip
 import re
@@ -13,6 +14,7 @@ from tables import raises, texts, write
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
+from keras_rank.utils import targets_from_qrels
 
 ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
 
@@ -211,6 +213,92 @@ def test_wrong_runs(tmp_path, qrels, run, message):
         evaluate_run("QRELS", "RUN", ["mrr"])
 
 
+NO_LABEL = "with a number as label. Received: line {} of QRELS, "
+OF_TABS = {
+    "no label": ("{0}\t0\t{1}\t", True),
+    "a word": ("{0}\t0\t{1}\tyes", False),
+    "a tab at the end": ("{0}\t0\t{1}\t1\t", True),
+    "a tab at the start": ("\t{0}\t0\t{1}\t1", True),
+    "no query": ("\t0\t{1}\t1", True),
+    "no item": ("{0}\t0\t\t1", True),
+    "two tabs": ("{0}\t\t0\t{1}\t1", True),
+    "a fifth field": ("{0}\t0\t{1}\t1\tx", False),
+    "three fields": ("{0}\t0\t{1}", False),
+}
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("name", OF_TABS)
+def test_a_bad_field_between_tabs(tmp_path, name, place):
+    """It makes no table of a TREC file, wherever it is."""
+    bad, is_empty = OF_TABS[name]
+    lines = [f"{i}\t0\t{x}\t1" for i, x in enumerate("abc")]
+    lines[place] = bad.format(place, "abc"[place])
+    texts(tmp_path, QRELS="\n".join(lines))
+    end = ", with an empty field between tabs" * is_empty
+    with contextlib.chdir(tmp_path), raises(NO_LABEL.format(place + 1)) as error:
+        evaluate_run("QRELS", {"0": ["a"]}, ["mrr"])
+    assert f"{lines[place]!r}{end}" in str(error.value)
+    # The only line.
+    texts(tmp_path, QRELS=lines[place])
+    if name not in ("a fifth field", "three fields"):
+        with contextlib.chdir(tmp_path), raises(NO_LABEL.format(1)):
+            evaluate_run("QRELS", {"0": ["a"]}, ["mrr"])
+
+
+def test_a_bad_field_between_tabs_of_a_run(tmp_path):
+    good = "1\tQ0\ta\t1\t.9\tt"
+    for bad in ("2\tQ0\ta\t1\t\tt", "2\tQ0\t\t1\t.9\tt", "\t2\tQ0\ta\t1\t.9\tt"):
+        for lines, number in (([good, bad], 2), ([bad, good], 1)):
+            texts(tmp_path, RUN="\n".join(lines))
+            with contextlib.chdir(tmp_path), raises(f"line {number} of RUN"):
+                evaluate_run({"1": ["a"]}, "RUN", ["mrr"])
+    # The tag may be missing.
+    (run,) = texts(tmp_path, RUN="1\tQ0\ta\t1\t.9\t\n1\tQ0\tb\t2\t.8\t\n")
+    assert evaluate_run({"1": ["b"]}, run, ["mrr"])["mrr"] == 0.5
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+NESTED = {
+    "a.json": f'{{"1": {DEEP}}}',
+    "b.json": DEEP,
+    "c.jsonl": f'{{"query_id": 1, "item_id": {DEEP}, "label": 1, "score": 1}}\n',
+    "d.jsonl": '{"query_id": 1, "item_id": ["a"]}\n' * 2000 + f'{{"item_id": {DEEP}}}',
+    "e.json": '{"1": ' * 100_000 + "1" + "}" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_json_that_is_nested_deeply(tmp_path, name):
+    (tmp_path / name).write_text(NESTED[name])
+    for call in (
+        lambda x: evaluate_run(x, {"1": ["a"]}, ["mrr"]),
+        lambda x: evaluate_run({"1": ["a"]}, x, ["mrr"]),
+        lambda x: targets_from_qrels(str(x), ["1"], ["a"]),
+    ):
+        with raises("should be a table that can be read. Received: ") as error:
+            call(tmp_path / name)
+        assert f"{tmp_path / name}, and the error: objects or lists are nest" in str(
+            error.value
+        )
+
+
+def test_text_in_utf_16(tmp_path):
+    """As Excel writes it."""
+    for name, text in (
+        ("rows.csv", "query_id,label,score\n1,1,.5\n"),
+        ("a.txt", "1 1"),
+    ):
+        for encoding in ("utf-16", "utf-16-be"):
+            mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
+            content = mark + text.encode(encoding)
+            for suffix, compress in (("", bytes), (".gz", gzip.compress)):
+                file = tmp_path / f"{name}{suffix}"
+                file.write_bytes(compress(content))
+                with raises(f"Received: {file}, which is text in UTF-16, as Excel"):
+                    evaluate(file, ["mrr"])
+
+
 def evaluated(**columns):
     """What keeps all columns that are none of the default ones."""
     keep = [name for name in columns if name not in ROWS]
@@ -219,7 +307,7 @@ def evaluated(**columns):
 
 def items_of(query):
     rows = changed(item=[1, 2, 1])
-    return evaluate(rows, ["mrr"], item="item", keep_items=3).items(query)
+    return evaluate(rows, ["mrr"], item="item", keep_items=3).ranking(query)
 
 
 def nothing_of(evaluation):
@@ -256,7 +344,7 @@ WRONG_CALLS = [
     (lambda x: evaluate(ROWS, ["mrr"], progress=True), ODD_RULE),
     (lambda x: evaluate_run({1: [2]}, {1: [2]}, ["mrr"], progress=3), ODD_RULE),
     (lambda x: evaluate(ROWS, ["mrr"], keep_items=0), "should be a positive integer"),
-    (lambda x: x.items(1), "`items` needs the items, which `evaluate` and"),
+    (lambda x: x.ranking(1), "`ranking` needs the items, which `evaluate` and"),
     (lambda x: items_of(77), NO_QUERY),
     (lambda x: items_of([1]), NO_QUERY),
 ]

@@ -44,10 +44,7 @@ def in_a_folder(tmp_path, monkeypatch):
 @pytest.fixture
 def command(capsys):
     def call(line, expected=0):
-        try:
-            exit_code = run_command(line.split())
-        except SystemExit as end:
-            exit_code = end.code
+        exit_code = run_command(line.split())
         printed = capsys.readouterr()
         assert exit_code == expected, printed.err
         return printed
@@ -135,7 +132,7 @@ def test_a_table_and_its_slices(command):
     assert printed.startswith("| market | metric | value |")
     *table, _, note = printed.splitlines()
     assert [row.split()[1] for row in table[2:]] == ["de", "fr", "jp"]
-    assert note.startswith("Missing or negative labels: 0 of 1,266 rows, left out")
+    assert note == "Gains: exponential, 2\\*\\*label - 1."
 
 
 def test_arguments_are_those_of_python(command):
@@ -171,7 +168,7 @@ def test_options_without_effect_on_stored_lists_are_errors(command, stored):
     left_out = "should be left out with files written by --per-list"
     one = "evaluate base_lists.parquet"
     two = "compare base_lists.parquet new_lists.parquet"
-    for option in ("--gains linear", "--ties trec_eval", "--query qid", "--qrels x"):
+    for option in ("--gains linear", "--ties trec_eval", "--query a", "--qrels run"):
         for line in (one, two):
             printed = command(f"{line} {option}", expected=2).err
             assert left_out in printed
@@ -385,10 +382,8 @@ def test_tables_in_html_and_versions(command):
 WRONG = {
     "": "the following arguments are required",
     "foo": "invalid choice: 'foo'",
-    "evaluate": "There should be files to read",
     "evaluate -m mrr qrels run": "before the options or after `--`, as in `-m map --",
     "evaluate qrels": "Qrels should be followed by runs",
-    "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
     "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below 0.4": "such as ndcg@10=0.40. Received: '0.4'",
@@ -398,10 +393,7 @@ WRONG = {
     "evaluate qrels run -m mrr --fail-below map=1": "better, one of ['mrr']. Received",
     "evaluate qrels run -m mrr --fail-above mrr=1": "better, and there is none",
     "evaluate qrels run run": "Each file should be given once. Received twice: run",
-    "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",
-    "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
-    "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
-    "compare none q": "should name files that exist. Received: 'none'",
+    "evaluate qrels run base.parquet --per-list x.parquet": "--per-list takes one run",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
     "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
     "evaluate base.parquet --by markets": 'Did you mean --by "market"?',
@@ -540,12 +532,8 @@ def test_it_runs_on_the_backend_that_is_installed(by_name, alone):
 
 
 OF_HELP = ["--help", "evaluate -h", "compare -h", "report -h", "--version", "x"]
-
-
-@pytest.mark.parametrize("line", OF_HELP)
-def test_help_is_answered_without_keras(line):
-    """Which takes seconds to import."""
-    code = """
+# Prints which modules that take seconds to import were imported.
+IMPORTED = """
 import sys
 import keras_rank_command
 
@@ -555,11 +543,64 @@ finally:
     heavy = {"keras", "keras_rank", "numpy", "duckdb", "pyarrow", "scipy"}
     print(sorted(heavy & set(sys.modules)))
 """
-    done = started("-c", code, *line.split())
+
+
+@pytest.mark.parametrize("line", OF_HELP)
+def test_help_is_answered_without_keras(line):
+    done = started("-c", IMPORTED, *line.split())
     starts = {"x": "", "--version": keras_rank.__version__}
     assert done.returncode == (2 if line == "x" else 0)
     assert done.stdout.startswith(starts.get(line, "usage: keras-rank"))
     assert done.stdout.endswith("[]\n")
+
+
+NO_FILE = "should name files that exist. Received: "
+ONCE = "Standard input should be given once, as it can be read only once. Received: - "
+WRONG_PATHS = {
+    "evaluate": "There should be files to read",
+    "evaluate none.parquet": f"`files` {NO_FILE}'none.parquet', which matches no file",
+    "evaluate bsae.parquet -m mrr": "Did you mean 'base.parquet'?",
+    "evaluate qrels run none": f"`files` {NO_FILE}'none'",
+    "evaluate qrels -- -run": f"`files` {NO_FILE}'-run'",
+    "evaluate no/*.parquet": f"`files` {NO_FILE}'no/*.parquet'",
+    "evaluate -j none run": f"`--qrels` {NO_FILE}'none'",
+    "evaluate s3://rows.parquet": "should be files of this machine",
+    "evaluate folder": "Received: 'folder', which is a folder: give 'folder/*.parquet'",
+    "evaluate qrels link": "that can be read. Received: 'link', which is a broken link",
+    "evaluate qrels l*k": "that can be read. Received: 'link', which is a broken link",
+    "compare base.parquet none": f"`files` {NO_FILE}'none'",
+    "report new.parquet --baseline none": f"`--baseline` {NO_FILE}'none'",
+    "evaluate - -": f"{ONCE}and -",
+    "evaluate qrels - -": f"{ONCE}and -",
+    "evaluate -j - -": f"{ONCE}and -",
+    "evaluate - /dev/stdin": f"{ONCE}and /dev/stdin",
+    "compare - -": f"{ONCE}and -",
+    "compare -j - - run": f"{ONCE}and -",
+    "report -j qrels - --baseline -": f"{ONCE}and -",
+    "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
+    "evaluate qrels run --per-list no/x.parquet": "in a folder that exists. Received: ",
+    "report new.parquet -o no/page.html": "--output should name a file that ends",
+    "report new.parquet -o folder": "a file that ends in .html, in a folder",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG_PATHS.items())
+def test_paths_are_checked_without_keras(line, message):
+    os.mkdir("folder")
+    os.symlink("nowhere", "link")
+    done = started("-c", IMPORTED, *line.split())
+    assert (done.returncode, done.stdout) == (2, "[]\n")
+    assert done.stderr.startswith("keras-rank: error: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_without_permission(command, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda file, _: file != "run")
+    line = "evaluate qrels run -m mrr"
+    assert_refused(command, line, "'run', which has no permission to be read")
+    with pytest.raises(ValueError, match="`rows` should be files that can be read"):
+        evaluate("run", ["mrr"])
 
 
 def test_options_accept_what_the_functions_accept():
@@ -578,7 +619,7 @@ def test_options_accept_what_the_functions_accept():
 
 
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy"])
-@pytest.mark.parametrize("line", ["evaluate a", "compare a b", "report a"])
+@pytest.mark.parametrize("line", ["evaluate run", "compare qrels run", "report run"])
 def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
     for name in [*sys.modules]:
         if name.startswith(("keras_rank.evaluation", "keras_rank.reading")):

@@ -5,6 +5,7 @@ import re
 import time
 
 import duckdb
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from registry import FIRST_CASES
 from scipy import stats
 from tables import IN_MEMORY, checks, lists_of, raises, rows_of
 
-from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.evaluation import Evaluation, Table, compare, evaluate, evaluate_run
 from keras_rank.evaluation.lists import padded
 from keras_rank.evaluation.report import intervals
 from keras_rank.metrics import (
@@ -167,7 +168,7 @@ def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
     parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
     arguments = {"memory_limit": "100MB"}
     found = evaluate(tmp_path / "rows.parquet", ["hit_rate@1"], **arguments)
-    assert len(found) == 600_000
+    assert found.lists == 600_000
     assert found.summary()["value"] == pytest.approx([0.5])
 
 
@@ -277,15 +278,10 @@ class Unbounded(RankingMetric):
     base_name = "unbounded"
 
 
-NO_PADDING = (
-    "Missing or negative labels: 0 of {} rows, left out as padding (unjudged=drop)."
-)
-
-
 def test_few_lists_are_named():
     ten = evaluate(rows_of(lists=10), ["mrr"], keep=["market", "user"])
     many = evaluate(rows_of(lists=28), ["mrr"], keep="market")
-    assert ten.summary().notes == [NO_PADDING.format(80)]
+    assert ten.summary().notes == []
     for table, too_few in (
         (ten.summary(by="market"), "all rows have fewer than 10 lists"),
         (ten.compare(ten, by="market"), "all rows have fewer than 10 lists"),
@@ -293,7 +289,56 @@ def test_few_lists_are_named():
         (many.summary(by="market"), "2 of 3 rows have fewer than 10 lists"),
     ):
         note = f"Warning: {too_few}, too few for reliable intervals."
-        assert table.notes[1:] == [note]
+        assert table.notes == [note]
+
+
+EXPONENTIAL, LINEAR = "exponential, 2**label - 1", "linear, the label"
+
+
+def test_gains_of_graded_labels_are_stated(tmp_path):
+    rows = {"query_id": [1, 1, 2, 2], "score": [2, 1, 2, 1], "item_id": [1, 2, 1, 2]}
+    graded, binary = ({**rows, "label": [0, x, 1, 0]} for x in (2, 1))
+
+    def gains_of(found):
+        notes = found.notes if isinstance(found, Table) else found.summary().notes
+        return [x for x in notes if x.startswith("Gains: ")]
+
+    own = NDCG(gain_fn=own_gains, name="own")
+    for metrics, gains in (
+        (["ndcg@10", "mrr"], [f"Gains: {EXPONENTIAL}."]),
+        (["ndcg_cut_10", "nDCG@5"], [f"Gains: {LINEAR}."]),
+        (
+            ["dcg", "ndcg_cut_10"],
+            [f"Gains: {EXPONENTIAL} (dcg); {LINEAR} (ndcg_cut_10)."],
+        ),
+        ([own, "rbp"], ["Gains: tests>own_gains."]),
+        (["mrr", "err", "rbp"], []),
+    ):
+        found = evaluate(graded, metrics)
+        assert gains_of(found) == gains_of(found.compare(found)) == gains
+        assert not gains_of(evaluate(binary, metrics))
+    for rules, gains in (("trec_eval", LINEAR), ("keras", EXPONENTIAL)):
+        both = (evaluate_run(x, rows, ["ndcg"], rules=rules) for x in (graded, binary))
+        found, other = both
+        assert (gains_of(found), gains_of(other)) == ([f"Gains: {gains}."], [])
+    # Labels that trec_eval truncates to 1, and a fraction.
+    for rules, stated in (("trec_eval", False), ("keras", True)):
+        labels = {**rows, "label": [0, 1.5, 1, 0]}
+        found = evaluate_run(labels, rows, ["ndcg"], rules=rules)
+        assert bool(gains_of(found)) == stated
+    other.write(tmp_path / "lists.parquet")
+    assert not gains_of(Evaluation.read(tmp_path / "lists.parquet"))
+    # In a table of an earlier version, the labels are not known.
+    found = Evaluation(other.table.drop_columns(["health/graded labels"]))
+    assert gains_of(found) == [f"Gains: {EXPONENTIAL}."]
+    # A comparison has the metrics of both.
+    base, new = (evaluate(graded, x) for x in (["mrr"], ["mrr", "ndcg"]))
+    assert not gains_of(new.compare(base))
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def own_gains(labels):
+    return labels**2
 
 
 # Comparisons.
@@ -458,8 +503,8 @@ def test_what_only_one_side_has_is_named():
     base = Evaluation(new.table.slice(0, 57))
     assert new.compare(base)["lists"] == [57]
     left_out = "has are left out (3): 57, 58, 59."
-    assert f"queries that only the new one {left_out}" in new.compare(base).notes[1]
-    assert f"only the baseline {left_out}" in base.compare(new).notes[1]
+    assert f"queries that only the new one {left_out}" in new.compare(base).notes[0]
+    assert f"only the baseline {left_out}" in base.compare(new).notes[0]
 
 
 def test_other_labels_of_the_same_queries_are_named():
@@ -468,11 +513,11 @@ def test_other_labels_of_the_same_queries_are_named():
     more = np.maximum(label, query == 3)
     rows = rows.append_column("other", pa.array(more))
     base, new = (evaluate(rows, ["mrr"], label=name) for name in ("label", "other"))
-    assert base.compare(base).notes == [NO_PADDING.format(633)]
-    (_, note) = new.compare(base).notes
+    assert base.compare(base).notes == []
+    (note,) = new.compare(base).notes
     assert note.startswith("Warning: 1 queries have other labels in the baseline, by")
     of_an_earlier_edition = Evaluation(base.table.drop_columns(["health/label sum"]))
-    assert new.compare(of_an_earlier_edition).notes == [NO_PADDING.format(633)]
+    assert new.compare(of_an_earlier_edition).notes == []
 
 
 # What went wrong.
@@ -743,7 +788,7 @@ def test_files_of_other_kinds_are_not_written(tmp_path, name):
 
 
 def items_of(evaluation, query):
-    found = evaluation.items(query)
+    found = evaluation.ranking(query)
     return list(zip(found["rank"], found["item"], found["label"], strict=True))
 
 
@@ -761,7 +806,7 @@ def test_items_are_kept():
     assert (items_of(found, 1), items_of(found, 2)) == (of_first, [])
     counted = evaluate(rows, ["mrr"], unjudged="irrelevant", **arguments)
     assert items_of(counted, 2) == [(1, "h", 0.0)]
-    assert found.items(1)["score"] == [0.9, 0.8, 0.6, None]
+    assert found.ranking(1)["score"] == [0.9, 0.8, 0.6, None]
     assert found.per_list.equals(evaluate(rows, ["mrr"], item="item_id").per_list)
     qrels = {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
     run = {"1": {"x": 0.5, "a": 0.5, "y": 0.1}}
@@ -782,7 +827,7 @@ def test_an_evaluation_is_written_and_read(tmp_path):
     assert again.summary(by="market").rows == evaluation.summary(by="market").rows
     assert again.compare(evaluation)["difference"] == [0.0, 0.0]
     for query in range(60):
-        assert again.items(query).rows == evaluation.items(query).rows
+        assert again.ranking(query).rows == evaluation.ranking(query).rows
     with raises("`table` should be the table of an evaluation"):
         Evaluation(evaluation.per_list)
     metrics = [NDCG(k=5, name="ndcg@5"), MeanReciprocalRank()]

@@ -118,7 +118,7 @@ def test_what_a_page_says(tmp_path):
     for table in (*compared, new.summary(), new.health(), lost):
         for name in table.columns:
             assert set(table.shown(name)) <= set(page.texts["td"])
-    items = new.items(lost["query_id"][0]).shown("item")
+    items = new.ranking(lost["query_id"][0]).shown("item")
     assert set(items) <= set(page.texts["td"])
     for words in (
         f"ndcg@5 is {new['ndcg@5']:.4f}, which is",

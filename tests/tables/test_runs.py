@@ -1,9 +1,12 @@
 """Judgments and runs, however they are written, to the numbers of trec_eval."""
 
+import copy
 import gzip
 import json
+import pickle
 import re
 import shutil
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,9 +16,10 @@ from commands import run_command
 from elsewhere import path_of
 from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 
-from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
+from keras_rank.evaluation import Evaluation, Table, evaluate, evaluate_run
 from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
+from keras_rank.utils import targets_from_qrels
 
 
 def mrr(qrels, run, **arguments):
@@ -140,7 +144,8 @@ def test_rules_make_a_difference_and_are_said():
     notes["keras"] = "Rules: keras"
     found = {rules: evaluate_run(qrels, run, names, rules=rules) for rules in notes}
     for rules, note in notes.items():
-        assert found[rules].summary().notes == [note]
+        gains = "exponential, 2**label - 1" if rules == "keras" else "linear, the label"
+        assert found[rules].summary().notes == [note, f"Gains: {gains}."]
     assert abs(found["trec_eval"]["ndcg@10"] - found["keras"]["ndcg@10"]) > 1e-3
     own = evaluate_run(qrels, run, [NDCG(k=10), PrecisionAtK(k=5)], ties="metric")
     expected = list(found["keras"].to_dict().values())
@@ -157,16 +162,21 @@ def test_trec_eval_reads_labels_as_integers():
         found = evaluate_run(qrels, run, measures, unjudged=unjudged)
         same = evaluate_run(whole, run, measures, unjudged=unjudged)
         assert found.to_dict() == same.to_dict()
-    rules, truncated, few = found.summary().notes
+    rules, gains, truncated, few = found.summary().notes
+    assert gains == (
+        "Gains: linear, the label (ndcg); "
+        "exponential, 2**label - 1 (gains of this package)."
+    )
     assert truncated == "Labels that are fractions were truncated, as in trec_eval."
     (warning,) = found.warnings
     assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
     assert rules == "Rules: trec_eval (version 10), unjudged=drop"
-    assert same.summary().notes == [rules, few]
+    assert same.summary().notes == [rules, gains, few]
     ours = evaluate_run(qrels, run, [DCG()], rules="keras")
     dcg = (2**0.5 - 1) + (2**2.5 - 1) / np.log2(3) + (2**1.9 - 1) / 2
     assert ours.per_list["dcg"][0].as_py() == pytest.approx(dcg)
-    assert ours.summary().notes == ["Rules: keras", few]
+    gains = "Gains: exponential, 2**label - 1."
+    assert ours.summary().notes == ["Rules: keras", gains, few]
     assert ours.warnings == same.warnings == []
 
 
@@ -181,7 +191,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     assert found["P@5"] == found["P_5"]
     for each in (found, evaluate_run(*graded(0), ["ndcg@10"], rules="keras")):
         assert each["ndcg_at_10"] == each["ndcg@10"]
-        with raises("`metric` should be one of ["):
+        with pytest.raises(KeyError, match="should be the name of a metric"):
             each["ndcg_cut_10"]
 
 
@@ -251,7 +261,8 @@ OF_ARGUMENTS = {
     "ERR_IA(alpha=0.2)@5": "and the arguments rel. Received: 'ERR_IA(alpha=0.2)@5'",
     "SetF(beta=2.0)": "and the arguments rel. Received: 'SetF(beta=2.0)'",
     "judged(rel=2)@3": "and no arguments. Received: 'judged(rel=2)@3'",
-    "P(rel=2)_5": "The names are ['R_cap', ",
+    "P(rel=2)_5": "Names are, among others, ndcg, dcg, map, ",
+    "nDCG(gains={1:0,2:1})@10": "`gains` should be a number or a word in a string",
     "map(rel=2)": "`map` takes a cutoff after @, and the arguments normalizer, ",
     "coverage(items=3)@2": "should have a value for each list. Received: 'coverage(",
 }
@@ -273,6 +284,21 @@ def test_measures_that_are_not_known(string):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
 
 
+def test_names_in_any_case_have_the_meaning_of_other_tools_first():
+    strings = {"hr@10": "HitRate(k=10)", "HR@10": "HitRate(k=10)"}
+    strings |= dict.fromkeys(
+        ["Ndcg@9", "nDCG@9", "ndcg@9"], "NDCG(k=9, gain_fn=linear)"
+    )
+    for name in ("p@5", "P@5", "Precision@5", "PRECISION@5"):
+        strings[name] = "PrecisionAtK(k=5, denominator='k')"
+    for string, call in strings.items():
+        assert by_rules(string, "trec_eval")._as_call() == call
+    calls = {x: by_rules(x, "keras")._as_call() for x in ("p@5", "P@5", "Ndcg@9")}
+    assert calls["p@5"] == "PrecisionAtK(k=5)"
+    assert calls["P@5"] == "PrecisionAtK(k=5, denominator='k')"
+    assert calls["Ndcg@9"] == "NDCG(k=9)"
+
+
 def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
     qrels, run = graded(0)
     halves = [{q: x for q, x in qrels.items() if int(q[1:]) % 2 == i} for i in (0, 1)]
@@ -284,7 +310,8 @@ def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
     assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]
     whole.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
-    assert again.summary().notes == ["Rules: trec_eval (version 10)"]
+    rules, gains = "Rules: trec_eval (version 10)", "Gains: linear, the label."
+    assert again.summary().notes == [rules, gains]
     gains = "Received: 'ndcg@10' with {'gain_fn': 'exponential'} and {'gain_fn': 'l"
     of_models = "`baseline` should be evaluated by the rules of the models"
     keras = evaluate_run(qrels, run, names, rules="keras")
@@ -470,6 +497,173 @@ def test_columns_between_delimiters_and_spaces(tmp_path, line):
             mrr(*given)
 
 
+# Columns that only one side has.
+
+GOLD = "query_id,gold,label\n1,a,1\n"
+RETRIEVED = '{"query_id": "1", "retrieved": "x", "score": 0.9}\n'
+RETRIEVED += '{"query_id": "1", "retrieved": "a", "score": 0.8}\n'
+TOPICS = RETRIEVED.replace("query_id", "topic").replace("retrieved", "doc_id")
+
+
+@pytest.mark.parametrize("role", ["query", "item"])
+def test_a_named_column_of_one_side(tmp_path, capsys, role):
+    """The other side has one with a known name."""
+    found, name = (RETRIEVED, "retrieved") if role == "item" else (TOPICS, "topic")
+    qrels, run = texts(tmp_path, qrels=GOLD.replace("gold", "doc_id"), run=found)
+    named = {role: name}
+    assert mrr(qrels, run, **named) == 0.5
+    table = pd.read_json(run, lines=True).astype({"score": float})
+    assert mrr(pd.read_csv(qrels), table, **named) == 0.5
+    assert mrr({"1": ["a"]}, run, **named) == 0.5
+    files = [str(qrels), str(run)]
+    options = ["-m", "mrr", "-o", "tsv", f"--{role}", name]
+    assert run_command(["evaluate", *files, *options]) == 0
+    assert "mrr\t0.5\t" in capsys.readouterr().out
+
+
+def test_a_named_column_of_the_judgments(tmp_path):
+    run = RETRIEVED.replace("retrieved", "docno")
+    files = texts(tmp_path, qrels=GOLD, run=run)
+    assert mrr(*files, item="gold") == 0.5
+    qrels = pd.DataFrame({"query_id": ["1"], "gold": [["a"]]})
+    assert mrr(qrels, pd.read_json(files[1], lines=True), item="gold") == 0.5
+
+
+def test_a_named_column_of_neither_side(tmp_path):
+    qrels, run = texts(tmp_path, qrels=GOLD, run=RETRIEVED)
+    with raises("`item` should name a column. Received: item='got', and ") as error:
+        mrr(qrels, run, item="got")
+    for file, columns in (
+        (qrels, ["query_id", "gold", "label"]),
+        (run, ["query_id", "retrieved", "score"]),
+    ):
+        assert f"{file} with the columns {columns}" in str(error.value)
+    # No known name is in the other side.
+    for item, file in (("gold", run), ("retrieved", qrels)):
+        with raises(f"item={item!r}, and {file} with the columns"):
+            mrr(qrels, run, item=item)
+    # Dicts have no columns.
+    with raises(f"item='got', and {run} with the columns"):
+        mrr({"1": ["a"]}, run, item="got")
+
+
+# Cells with several ids.
+
+MERGED = "item ids that may be several ids ({}), such as {!r} in {}: a cell is read"
+FOUND = {"1": ["a3", "b3", "x"], "2": ["c", "a"]}
+SEVERAL = [
+    "a3 b3",
+    "['a3', 'b3']",
+    '["a3","b3"]',
+    "a3,b3",
+    "a3|b3",
+    "a3; b3",
+    "{a3,b3}",
+]
+SEVERAL += ["('a3', 'b3')", "['a3']", "a3\tb3", "a3\nb3", "a3\u00a0b3"]
+SINGLE = ["a3-b3", "a3/b3", "US|123", "z;1", "{3F2504E0}", "10.1016/S0140(05)67"]
+
+
+def merged(evaluation):
+    return [x for x in evaluation.warnings if "several ids" in x]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("id_", [*SEVERAL, *SINGLE])
+def test_cells_with_several_ids(tmp_path, id_, suffix):
+    """On either side, in files and in memory."""
+    rows = {"query_id": ["1", "2"], "item_id": [id_, "a"], "label": [1, 1]}
+    file = tmp_path / f"qrels.{suffix}"
+    write(pa.table(rows), file)
+    is_several = id_ in SEVERAL or (suffix == "csv" and id_ == "{3F2504E0}")
+    warning = f"Warning: `qrels` has {MERGED.format(1, id_, file)}"
+    found = evaluate_run(file, FOUND, ["recall"])
+    assert [x.startswith(warning) for x in merged(found)] == [True] * is_several
+    assert found["recall"] == 0.5
+    scored = {**rows, "score": [0.5, 0.4]}
+    write(pa.table(scored), file)
+    found = merged(evaluate_run({x: set(y) for x, y in FOUND.items()}, file, ["mrr"]))
+    assert ["`run` has" in x for x in found] == [True] * is_several
+    is_several = id_ in SEVERAL
+    for qrels in (pd.DataFrame(rows), {"1": [id_], "2": {"a"}}):
+        found = evaluate_run(qrels, FOUND, ["mrr"])
+        assert len(merged(found)) == is_several
+
+
+def test_ids_with_spaces():
+    """Titles may contain the words of others, and texts of queries are no lists."""
+    films = {"Alien": ["Alien 3", "Alien"], "Heat": ["In the Heat of the Night"]}
+    assert not merged(evaluate_run(films, films, ["mrr"]))
+
+
+def test_rows_with_several_ids_in_a_cell(tmp_path):
+    text = "query_id,item_id,label,score\n1,a b,1,.5\n1,c d,1,.4\n1,c,0,.3\n"
+    (file,) = texts(tmp_path, **{"rows.csv": text})
+    found = evaluate(file, ["mrr"], item="item_id")
+    warning = f"`rows` has {MERGED.format(2, 'a b', file)}"
+    assert warning in str(found)
+    found.write(tmp_path / "lists.parquet")
+    assert merged(Evaluation.read(tmp_path / "lists.parquet")) == merged(found)
+    assert not merged(evaluate(file, ["mrr"]))
+
+
+# Comments that may be none.
+
+COMMENTED = [
+    (
+        "qrels",
+        "#covid 0 d1 1\n# a comment of more\n#query iteration item label\n#\n",
+        1,
+    ),
+    ("qrels", "#covid\t0\td1\t1\r\n#flu 0 d1 0\r\n", 2),
+    ("qrels", "# 1 0 d1 1\n# d1 1\n", 0),
+    ("run", "#covid Q0 d1 1 0.9 t\n#flu Q0 d1 1 0.9\n# 1 Q0 d1 1 0.9 t\n#a b c\n", 2),
+]
+
+
+@pytest.mark.parametrize(("name", "comments", "number"), COMMENTED)
+def test_comments_with_all_fields(tmp_path, capsys, name, comments, number):
+    sides = {"qrels": "1 0 d1 1\n", "run": "1 Q0 d1 1 0.9 #t\n"}
+    sides[name] = comments + sides[name]
+    qrels, run = texts(tmp_path, **sides)
+    found = evaluate_run(qrels, run, ["mrr"])
+    assert found["mrr"] == 1.0
+    assert found.per_list["query_id"].to_pylist() == ["1"]
+    warnings = [x for x in found.warnings if "start with #" in x]
+    (first, *_) = comments.splitlines()
+    warning = f"Warning: `{name}` has lines that start with # but have all fields "
+    warning += f"({number}), such as {first!r} in {tmp_path / name}: they are comments"
+    assert [x.startswith(warning) for x in warnings] == [True] * (number > 0)
+    assert run_command(["evaluate", str(qrels), str(run), "-m", "mrr"]) == 0
+    assert ("lines that start with #" in "".join(capsys.readouterr())) == (number > 0)
+
+
+def test_comments_in_files_of_fewer_fields(tmp_path):
+    for line, number in (("1 d1 1", 1), ("1 d1", 1)):
+        comment = line.replace("1", "#covid", 1)
+        texts(tmp_path, qrels=f"# by\n{comment}\n{line}\n")
+        found = evaluate_run(tmp_path / "qrels", {"1": ["d1"]}, ["mrr"])
+        assert sum(f"({number}), such as {comment!r}" in x for x in found.warnings) == 1
+
+
+def test_a_run_of_comments_has_no_results(tmp_path):
+    (run,) = texts(tmp_path, run="# bm25, k1=0.9\n#a,b\n")
+    assert mrr({"1": ["a"]}, run) == 0.0
+
+
+def test_comments_and_merged_ids_of_targets(tmp_path):
+    (qrels,) = texts(tmp_path, qrels="#covid 0 d1 1\n1 0 d1 1\n")
+    with pytest.warns(
+        UserWarning, match="start with # but have all fields .1."
+    ) as seen:
+        targets_from_qrels(qrels, ["1"], ["d1"])
+    assert seen[0].filename == __file__
+    rows = {"query_id": ["1"] * 2, "item_id": ["a b", "a"], "label": [1, 1]}
+    write(pa.table(rows), tmp_path / "qrels.csv")
+    with pytest.warns(UserWarning, match="may be several ids .1., such as 'a b'"):
+        targets_from_qrels(tmp_path / "qrels.csv", ["1"], ["a b", "a"])
+
+
 def test_tables_without_names_are_in_one_order(tmp_path):
     files = texts(
         tmp_path, one="qid,docno,label\n1,7,1\n", other="qid,item,label\n2,8,1"
@@ -631,7 +825,7 @@ WRONG = [
     ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .* and ..1, None.."),
     ([[1]], np.ma.masked_array([[1, 2]], [[1, 1]]), "Received: .None, None., for"),
     ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
-    ([[1, 1, 2]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict$"),
+    ([[1, 1, 2]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict; "),
     ([[1]], [["1", 1]], "ids of each query, of one type"),
     ([[1], [2]], [["1"], [1]], "`run` should have ids of one type"),
     (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
@@ -800,20 +994,68 @@ def test_missing_judgments_among_many_are_one():
 # What people type.
 
 
-def test_an_evaluation_is_a_dict_of_values():
+def test_an_evaluation_is_a_mapping_from_metrics_to_values():
     found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
     summary = found.summary()
     values = dict(zip(summary["metric"], summary["value"], strict=True))
-    assert dict(found) == found.to_dict() == values
+    assert isinstance(found, Mapping)
+    assert dict(found) == found.to_dict() == {**found} == values
+    assert list(found.items()) == list(values.items())
+    assert [*found.values()] == summary["value"]
     assert list(found) == list(found.keys()) == ["ndcg@10", "mrr"]
+    assert (len(found), found.lists) == (2, summary["lists"][0])
     assert "mrr" in found
-    for name in ("map", 0):
-        with raises(f"be one of ['ndcg@10', 'mrr']. Received: metric={name!r}"):
+    assert "ndcg_cut_10" in found
+    assert found.get("ndcg_cut_10") == found["ndcg@10"]
+    assert not any(x in found for x in ("map", 0, None))
+    assert found.get("map") is found.get(["mrr"]) is None
+    assert json.loads(json.dumps(dict(found))) == values
+    assert pd.Series(found).to_dict() == values
+    assert pd.DataFrame([found, found]).to_dict("list") == {
+        name: [value, value] for name, value in values.items()
+    }
+
+
+def test_evaluations_are_equal_only_to_themselves():
+    found, other = (evaluate_run(*graded(0), ["mrr"]) for _ in range(2))
+    assert dict(found) == dict(other)
+    assert found != other
+    assert len({found, other, found}) == 2
+    # An evaluation of no lists is true as well.
+    assert Evaluation(found.table.slice(0, 0))
+    for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
+        assert (dict(again), again.lists) == (dict(found), found.lists)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [(["1"], {}), ([None], {}), ([], {"query": "1"})]
+)
+def test_items_of_an_evaluation_are_no_items_of_a_query(args, kwargs):
+    found = evaluate_run(*graded(0), ["mrr"], keep_items=3)
+    with pytest.raises(TypeError, match=r"`ranking\(query\)` returns the items of a"):
+        found.items(*args, **kwargs)
+
+
+def test_unknown_metrics_and_columns_are_key_errors():
+    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    summary = found.summary()
+    for name in ("map", 0, None, ["mrr"]):
+        with pytest.raises(KeyError) as error:
             found[name]
-    with raises("its value `evaluation['ndcg@10']`"):
-        summary["ndcg@10"]
-    with raises("Received: 'values', and columns"):
-        summary["values"]
+        assert str(error.value) == (
+            "The key should be the name of a metric, one of ['ndcg@10', 'mrr']. "
+            f"Received: {name!r}"
+        )
+    for key, message in {
+        "ndcg@10": "its value `evaluation['ndcg@10']`",
+        "values": "Received: 'values'. Did you mean 'value'?",
+        1.5: "Received: 1.5",
+    }.items():
+        with pytest.raises(KeyError, match=re.escape(message)):
+            summary[key]
+    many = Table({f"column {i}": [i] for i in range(12)})
+    with pytest.raises(KeyError, match=r"'column 9'\] and others. Received: 'x'$"):
+        many["x"]
 
 
 SPELLINGS = ["ndcg_at_10", "ndcg_cut_10", "ndcg_cut.10", "nDCG@10"]

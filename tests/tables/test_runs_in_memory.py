@@ -313,7 +313,7 @@ def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
     assert found.to_dict() == {"mrr": 0.0, "ndcg@5": 0.0}
     assert found.per_list["query_id"].to_pylist() == [a, b]
     assert any("2 of 2 lists have no items with a score" in x for x in found.warnings)
-    assert [row["item"] for row in found.items(a)] == [x]
+    assert [row["item"] for row in found.ranking(a)] == [x]
 
 
 def test_nothing_found_for_queries_by_their_places():
@@ -459,7 +459,7 @@ def test_ids_without_scores_have_none():
         ([("q", "a"), ("q", "b")], [None, None]),
         ({"q": {"a": 0, "b": -1}}, [0.0, -1.0]),
     ):
-        items = evaluate_run({"q": ["b"]}, run, ["mrr"], keep_items=5).items("q")
+        items = evaluate_run({"q": ["b"]}, run, ["mrr"], keep_items=5).ranking("q")
         assert (items["rank"], items["score"]) == ([1, 2], scores)
 
 
@@ -524,3 +524,132 @@ def test_pairs_as_targets():
         targets_from_qrels(map(list, JUDGED), [1, 2], [3, 7, 9])
     with raises("without any, as if it was read before"):
         targets_from_qrels(iter([]), [1], [2])
+
+
+# Pairs of an item and a score for each query, as retrievers return them.
+
+PAIRS = {
+    "tuples": [("x", 0.5), ("a", 0.9), ("b", 0.1)],
+    "lists": [["x", 0.5], ["a", 0.9], ["b", 0.1]],
+    "scalars": [("x", np.float32(0.5)), (np.str_("a"), np.int64(9)), ("b", None)][:2],
+    "an array": np.array([("x", 0.5), ("a", 0.9)], object),
+    "a structured array": np.array(
+        [("x", 0.5), ("a", 0.9)], [("i", "U1"), ("s", "f4")]
+    ),
+    "bytes": [(b"x", 0.5), (b"a", decimal.Decimal("0.9"))],
+}
+
+
+@pytest.mark.parametrize("form", PAIRS)
+def test_pairs_of_items_and_scores(form):
+    """The order is that of the scores, and nothing was found for the query 2."""
+    assert mrr({"1": ["a"], "2": ["a"]}, {"1": PAIRS[form], "2": []}) == 0.5
+    assert mrr([["a"], ["x", "y"]], [PAIRS[form], PAIRS[form]]) == (1 + 1 / 2) / 2
+
+
+def test_pairs_of_integers(tmp_path):
+    large = 2**60 + 1
+    assert mrr({1: [large]}, {1: [(large, 0.1), (large - 1, 0.9)]}) == 0.5
+    (run,) = texts(tmp_path, run='{"1": [["b", 0.9], ["a", 0.1]]}')
+    assert mrr({"1": ["a"]}, run) == 0.5
+
+
+def test_pairs_with_duplicates():
+    qrels, run = {"1": ["a"]}, {"1": [("b", 0.7), ("a", 0.6), ("a", 0.9)]}
+    with raises("Received twice: the item 'a' of the query '1', in a dict; `dupl"):
+        mrr(qrels, run)
+    assert mrr(qrels, run, duplicates="first") == 0.5
+    assert mrr(qrels, run, duplicates="max") == 1.0
+
+
+PAIRED, SUBTOPICS = "; pairs have an item and its score, in", "pass the groups as subto"
+NO_PAIRS = [
+    # Mixed forms.
+    ({"1": ["a"]}, {"1": [("a", 0.9)], "2": {"a": 0.9}}, PAIRED),
+    (
+        {"1": ["a"]},
+        {"1": [("a", 0.9)], "2": ["a"]},
+        "Received: ['a'], for the query '2'",
+    ),
+    ({"1": ["a"]}, {"1": [("a", 0.9), "b"]}, PAIRED),
+    ({"1": ["a"]}, {"1": ("a", 0.9)}, "Received: ('a', 0.9), for the query '1'"),
+    # A score first, a text for a score, and more than two.
+    ({"1": ["a"]}, {"1": [(0.9, "a")]}, PAIRED),
+    ({"1": ["a"]}, {"1": [("a", "0.9")]}, PAIRED),
+    ({"1": ["a"]}, {"1": [("a", 0.9, 1)]}, PAIRED),
+    ({"1": ["a"]}, {"1": [(True, 0.9)]}, PAIRED),
+    ({"1": ["a"]}, {"1": [("a", None)]}, "a score in each row. Received: 1 without"),
+    ({"1": ["a"]}, {"1": [["a", "b"], ["c", "d"]]}, PAIRED),
+    # Any item of a group.
+    ({"1": [["a", "b"], ["c"]]}, {"1": ["a"]}, SUBTOPICS),
+    ({"1": [["a", "b"], ["c", "d"]]}, {"1": ["a"]}, SUBTOPICS),
+    ({"1": [[1, 2], [3, 4]]}, {"1": [1]}, SUBTOPICS),
+    ({"1": [("a", 1), ("b", 0)]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
+    ({"1": [["a", 0.5], ["b", 1.0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "run", "message"), NO_PAIRS)
+def test_what_is_no_pair(qrels, run, message):
+    with raises(message):
+        mrr(qrels, run)
+
+
+def test_the_first_or_the_highest_of_duplicate_judgments(tmp_path):
+    (file,) = texts(tmp_path, qrels="q 0 a 0\nq 0 a 2\nq 0 b 1\n")
+    ids = {"query_id": ["q"] * 3, "item_id": list("aab"), "label": [0, 2, 1]}
+    for qrels in (file, ids, [("q", *x) for x in zip("aab", (0, 2, 1), strict=True)]):
+        with raises("`qrels` should have each item of a query once.") as error:
+            mrr(qrels, {"q": ["a", "b"]})
+        assert str(error.value).endswith(
+            '`duplicates="first"` or "max" counts one of them'
+        )
+        assert mrr(qrels, {"q": ["a", "b"]}, duplicates="first") == 0.5
+        assert mrr(qrels, {"q": ["a", "b"]}, duplicates="max") == 1.0
+    recall = evaluate_run(
+        {"q": ["a", "a"]}, {"q": ["a"]}, ["recall"], duplicates="first"
+    )
+    assert recall["recall"] == 1.0
+    (file,) = texts(tmp_path, qrels="q 1 a 1\nq 1 a 0\nq 2 a 1\nq 2 b 1\n")
+    found = evaluate_run(file, {"q": ["a"]}, ["StRecall@1"], duplicates="first")
+    assert found["StRecall@1"] == 1.0
+
+
+OF_BYTES = {
+    "dicts": ({b"1": {b"a": 1}}, {"1": {"x": 0.9, "a": 0.8}}),
+    "both dicts": ({b"1": {b"a": 1}}, {b"1": {b"x": 0.9, b"a": 0.8}}),
+    "lists": ({"1": ["a"]}, {b"1": [b"x", b"a"]}),
+    "sets": ({b"1": {b"a"}}, {"1": ["x", "a"]}),
+    "mixed": ({b"1": ["a", b"b"]}, {"1": [b"x", "a"]}),
+    "arrays": ({"1": np.array([b"a"])}, {"1": np.array([b"x", b"a"])}),
+    "in order": ([[b"a"]], [["x", "a", "b"]]),
+    "one id each": ([b"a"], np.array([[b"x", b"a", b"b"]])),
+    "rows": ([(b"1", b"a", 1)], [("1", "x", 0.9), ("1", "a", 0.8)]),
+    "columns": (
+        table("query_id item_id label", [b"1"], [b"a"], [1]),
+        {"1": ["x", "a"]},
+    ),
+    "lists in columns": (
+        pa.table({"query_id": [b"1"], "item_id": [[b"a"]]}),
+        pa.table({"query_id": ["1"], "item_id": [["x", "a"]]}),
+    ),
+    "categories": (
+        pa.table({"query_id": pa.array([b"1"]).dictionary_encode(), "item_id": [b"a"]}),
+        {"1": ["x", "a"]},
+    ),
+    "beside integers": ({1: [7]}, {b"1": [b"8", b"7"]}),
+}
+
+
+@pytest.mark.parametrize("form", OF_BYTES)
+def test_ids_of_bytes(form):
+    found = evaluate_run(*OF_BYTES[form], ["mrr"])
+    assert found["mrr"] == 0.5
+    assert found.per_list["query_id"].to_pylist() in (["1"], [0])
+
+
+def test_ids_of_bytes_are_text_in_utf_8():
+    assert mrr({"é": ["ü"]}, {"é".encode(): ["ü".encode()]}) == 1.0
+    for qrels in ({b"1": [b"\xff"]}, {b"\xff": [b"a"]}):
+        with raises("`qrels` should have ids that are text, or bytes of text in UTF-8"):
+            mrr(qrels, {"1": ["a"]})

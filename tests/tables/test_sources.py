@@ -1,22 +1,30 @@
 """Where inputs meet: files of other types, ids as they are written, and names."""
 
+import bz2
+import codecs
 import csv
 import decimal
+import gzip
 import io
 import json
+import lzma
+import re
 import sys
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import strategies as st
 from pyarrow import dataset
 from tables import raises, texts, write
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.metrics import MeanReciprocalRank
 from keras_rank.reading.engine import connect
+from keras_rank.reading.files import TextStream
 
 STABLE = MeanReciprocalRank(shuffle_ties=False)
 
@@ -106,7 +114,7 @@ def test_queries_with_rows_in_several_files_are_warned_of(tmp_path, suffix):
         found = evaluate(given, ["mrr"])
         warned = [x for x in found.warnings if "have rows in several files" in x]
         assert len(warned) == number
-        expected = f"Warning: 1 of {len(found)} lists have rows in several files"
+        expected = f"Warning: 1 of {found.lists} lists have rows in several files"
         assert all(x.startswith(expected) for x in warned)
     assert not any("files" in x for x in evaluate(files, ["mrr"], item="item").warnings)
     # A row of padding in another file is none of the list.
@@ -404,3 +412,63 @@ def test_the_first_row_that_is_wrong_is_named(tmp_path):
         path.write_text(csv_of(*rows[:-1], last))
         with raises(message):
             evaluate(path, ["mrr"])
+
+
+# Byte order marks, at the start of each file that was concatenated.
+
+BOM = codecs.BOM_UTF8
+MARKED = {
+    "trec": (BOM + b"1 0 a 1\n", BOM + b"2 0 b 1\n"),
+    "csv": (BOM + b'"query_id",item_id,label\n"1",a,1\n', BOM + b'"2",b,1\n'),
+    "jsonl": tuple(
+        BOM + json.dumps({"query_id": x, "item_id": y, "label": 1}).encode() + b"\n"
+        for x, y in ("1a", "2b")
+    ),
+    "json": (BOM, BOM + b'{"1": {"a": 1}, "2": {"b": 1}}'),
+}
+COMPRESS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda x: pa.compress(x, "zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("form", MARKED)
+def test_byte_order_marks_of_concatenated_files(tmp_path, form, compression, ending):
+    shards = [x.replace(b"\n", ending) for x in MARKED[form]]
+    for first in (b"", BOM):
+        file = tmp_path / f"qrels.{form}{compression}"
+        file.write_bytes(b"".join(map(COMPRESS[compression], [first, *shards])))
+        found = evaluate_run(file, {"1": ["a"], "2": ["x", "b"]}, ["mrr"])
+        assert found.per_list["query_id"].to_pylist() == ["1", "2"]
+        assert found["mrr"] == 0.75
+
+
+def test_byte_order_marks_within_lines_are_errors(tmp_path):
+    """As of files whose last lines do not end."""
+    judged = {"1": ["a"], "2": ["a"]}
+    for name, first, second in (
+        ("run", "1 Q0 a 1 .9 t", "2 Q0 a 1 .9 t\n"),
+        ("run", "1 a .9", "2 a .9\n"),
+        ("run.csv", "query_id,item_id,score\n1,a,1", "2,a,1\n"),
+    ):
+        (tmp_path / name).write_text(f"{first}\ufeff{second}")
+        with raises(f"of {tmp_path / name}"):
+            evaluate_run(judged, tmp_path / name, ["mrr"])
+
+
+@hypothesis.given(
+    text=st.lists(
+        st.sampled_from([BOM, b"\n", b"\r", b"a", BOM[:1], BOM[:2], BOM[2:]])
+    ).map(b"".join),
+    size=st.integers(1, 9),
+)
+def test_byte_order_marks_of_lines(text, size):
+    expected = re.sub(rb"(?:^|(?<=[\r\n]))(?:\xef\xbb\xbf)+", b"", text)
+    stream = TextStream(io.BytesIO(text))
+    assert b"".join(iter(lambda: stream.read(size), b"")) == expected
+    assert TextStream(io.BytesIO(text)).read() == expected

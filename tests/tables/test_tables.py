@@ -1,8 +1,10 @@
 """How results are shown: in the terminal, in notebooks, as files and as pictures."""
 
 import datetime
+import html
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -41,11 +43,11 @@ def test_pandas_that_is_missing_is_named(monkeypatch):
 
 
 def test_in_a_notebook():
-    html = TABLE._repr_html_()
+    page = TABLE._repr_html_()
     left, right = 'style="text-align: left"', 'style="text-align: right"'
-    assert f"<th {left}>market</th><th {right}>value</th>" in html
-    assert f"<td {left}>&lt;de&gt;</td><td {right}>0.1235</td>" in html
-    assert html.endswith("</table><p>A note.</p>")
+    assert f"<th {left}>market</th><th {right}>value</th>" in page
+    assert f"<td {left}>&lt;de&gt;</td><td {right}>0.1235</td>" in page
+    assert page.endswith("</table><p>A note.</p>")
     evaluation = evaluate(rows_of(lists=5), ["mrr"])
     for note in [*evaluation.summary().notes, *evaluation.warnings]:
         assert f"<p>{note}</p>" in evaluation._repr_html_()
@@ -56,14 +58,15 @@ def test_in_a_notebook():
 def test_what_is_significant_is_marked():
     base, new = (evaluate(rows_of(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
     comparison = new.compare(base)
-    head, first, second, meaning, _ = str(comparison).splitlines()
+    head, first, second, meaning = str(comparison).splitlines()
     assert head.endswith("lists")
     assert first.endswith("*     60")
     assert len(head) == len(first) == len(second)
     assert meaning == "* corrected_p is below 0.05."
     bold = comparison.to_html().count('<tr style="font-weight: bold">')
     assert bold == sum(p < 0.05 for p in comparison["corrected_p"])
-    assert "*" in comparison.to_markdown().splitlines()[2]
+    assert r"\*" in comparison.to_markdown().splitlines()[2]
+    assert r"\* corrected_p is below 0.05." in comparison.to_markdown().splitlines()
     for text in (comparison.to_tsv(), comparison.to_json(), str(base.compare(base))):
         assert "*" not in text
     plain = new.compare(base, correction=None, confidence=0.99)
@@ -92,7 +95,7 @@ def test_as_text_that_is_read_again():
     assert TABLE.to_markdown().splitlines() == [
         "| market | value | p | lists |",
         "| --- | --: | --: | --: |",
-        "| <de> | 0.1235 | <0.0001 | 12345 |",
+        "| &lt;de&gt; | 0.1235 | &lt;0.0001 | 12345 |",
         "|  |  | 0.5000 | 0 |",
         "",
         "A note.",
@@ -109,8 +112,47 @@ def test_as_text_that_is_read_again():
 def test_no_value_ends_a_cell_or_a_row():
     table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
     assert table.to_markdown().splitlines()[2:] == [r"| a\|b | 1 |", "| c d e | 2 |"]
+    script = Table({"a_b": ["<script>", "`*_x_*"]}, notes=["1 < 2"])
+    assert script.to_markdown().splitlines() == [
+        "| a_b |",
+        "| --- |",
+        "| &lt;script&gt; |",
+        r"| \`\*\_x\_\* |",
+        "",
+        "1 &lt; 2",
+    ]
     assert table.to_tsv().splitlines()[1:] == ["a|b\t1", "c d e\t2"]
     assert str(table).split()[2:] == ["a|b", "1", "c", "d", "e", "2"]
+
+
+ODD = [
+    "<script>alert(1)</script>",
+    "<b>&amp; a<b>c",
+    "a|b `code|d` \\| \\\\| e\\",
+    "*a* **b** _c_ __d__ ~~e~~ f_g_h a__b__c _ *",
+    "[a](http://b.c) ![d](e) $f$ [g]: h",
+    "![](javascript:alert(1))",
+    "&lt;script&gt; &#60; &",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_markdown_shows_text_as_it_is(text):
+    """As a reader of GitHub's Markdown renders it."""
+    markdown_it = pytest.importorskip("markdown_it")
+    table = Table({text: [text, f"{text}\n{text}"], "value": [1, 2]}, notes=[text])
+    page = markdown_it.MarkdownIt("gfm-like", {"linkify": False}).render(
+        table.to_markdown()
+    )
+    cells = re.findall("<t[hd][^>]*>(.*)</t[hd]>", page)
+    assert list(map(html.unescape, cells)) == [
+        *(text, "value", text, "1", f"{text} {text}", "2")
+    ]
+    assert html.unescape(re.search("<p>(.*)</p>", page)[1]) == text
+    allowed = {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert set(re.findall(r"</?(\w+)", page)) <= allowed
+    found = re.findall("<t[hd] [^>]*>(.*?)</t[hd]>", table.to_html())
+    assert html.unescape(found[0]) == html.unescape(found[2]) == text
 
 
 def test_as_a_frame():

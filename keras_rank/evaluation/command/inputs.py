@@ -22,7 +22,6 @@ from keras_rank.evaluation.lists.metric_names import RULES, members_of
 from keras_rank.evaluation.lists.trec_eval import expanded
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.names import parts_of
-from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
 from keras_rank.reading.roles import are_judgments
 from keras_rank.reading.rows import Columns
@@ -36,23 +35,9 @@ _OF_ROWS = ("weight", "memory_limit")
 _OF_RUNS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limit")
 
 
-def given_files(parsed: Namespace) -> list[str]:
-    """The files. Raises if there are none, or one of them does not exist."""
-    given: list[str] = parsed.files
-    if not given:
-        raise ValueError(
-            "There should be files to read, before the options or after `--`, as in "
-            "`-m map -- qrels run`. Received: none"
-        )
-    for file in given:
-        if file != "-":
-            files_of("files", file)
-    return given
-
-
 def models_of(parsed: Namespace) -> list[str]:
     """The given files without the judgments, if these are the first one."""
-    given = given_files(parsed)
+    given: list[str] = parsed.files
     if parsed.qrels is None and _start_with_judgments(given, parsed):
         parsed.qrels, *given = given
     return given
@@ -72,7 +57,7 @@ def _start_with_judgments(files: Sequence[str], parsed: Namespace) -> bool:
 
 def are_lists(file: str) -> bool:
     """Whether a file was written by `--per-list`."""
-    if not (file.endswith(".parquet") and os.path.isfile(file)):
+    if not (file.lower().endswith(".parquet") and os.path.isfile(file)):
         return False
     try:
         return is_described(parquet.read_schema(file))
@@ -202,19 +187,10 @@ def require_distinct(qrels: str | None, files: list[str], models: list[str]) -> 
 
 
 def require_writable(parsed: Namespace, files: list[str], is_one: bool) -> None:
-    """Raises unless `--per-list` can write a file of one run that is not an input.
-
-    `compare` recognizes the file by its extension.
-    """
+    """Raises unless `--per-list` writes a file of one run that is not an input."""
     if not is_one:
         raise ValueError(f"--per-list takes one run. Received: {', '.join(files)}")
-    file: str = parsed.per_list
-    if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
-        raise ValueError(
-            "--per-list should name a file that ends in .parquet, in a folder that "
-            f"exists. Received: {file!r}"
-        )
-    require_no_input("--per-list", file, files, parsed)
+    require_no_input("--per-list", parsed.per_list, files, parsed)
 
 
 def require_no_input(

@@ -17,12 +17,10 @@ from keras_rank.evaluation.command import (
     trec_eval,
 )
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.plots import require_matplotlib
 from keras_rank.evaluation.report.table import Table, without_notes
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
 
 # Tables by their names, warnings, and which gates failed.
@@ -107,7 +105,7 @@ def _evaluate(parsed: Namespace) -> _Report:
 
 
 def _compare(parsed: Namespace) -> _Report:
-    first, *others = given = inputs.given_files(parsed)
+    first, *others = given = parsed.files
     if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -141,11 +139,8 @@ def _write_page(parsed: Namespace) -> _Report:
             f"{_PAGE} replaces it. Received: no --output"
         )
     output = _PAGE if parsed.output is None else parsed.output
-    files.page(output, "--output")
     sources = inputs.models_of(parsed)
     baseline = [parsed.baseline] if parsed.baseline else []
-    for file in baseline:
-        files_of("--baseline", file)
     rows = _rows_of(parsed, [*sources, *baseline], sources) if sources else []
     is_table = parsed.qrels is None and set(sources) <= set(rows)
     if not (is_table or len(sources) == 1):

@@ -22,12 +22,15 @@ PADDING = HEALTH + "padding"
 NEGATIVE = HEALTH + "negative"
 # The sum of the labels of a list, in which other judgments show.
 LABEL_SUM = "label sum"
+# The number of labels of a list other than 0 and 1, on which gains have an effect.
+GRADED = "graded labels"
 # The number of queries that were left out, and the definitions of the metrics. They are
 # columns so that in a concatenation of tables the former adds up, and the latter shows
 # differences.
 LEFT_OUT = HEALTH + "left out"
 DEFINITION = HEALTH + "definition"
-# What the schema has for a run of ids in order.
+# What the schema has for warnings of reading, and for a run of ids in order.
+READING = "reading"
 NO_SCORES = "no scores"
 
 

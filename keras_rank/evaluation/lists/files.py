@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from keras_rank.reading import engine
+from keras_rank.reading.paths import check_output
 
 # How DuckDB writes a file of each suffix.
 _OPTIONS = {
@@ -26,16 +27,9 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
     return parquet.read_table(path)
 
 
-def page(path: str | os.PathLike[str], argument: str = "`path`") -> pathlib.Path:
-    """The file of a page. Raises for another suffix, and for a folder that is none."""
-    file = pathlib.Path(path)
-    is_page = file.suffix.lower() in (".html", ".htm") and not file.is_dir()
-    if not (is_page and file.parent.is_dir()):
-        raise ValueError(
-            f"{argument} should name a file that ends in .html, in a folder that "
-            f"exists. Received: {str(path)!r}"
-        )
-    return file
+def page(path: str | os.PathLike[str]) -> pathlib.Path:
+    """Returns the file of a page. Raises for other suffixes and folders."""
+    return check_output("`path`", path, (".html", ".htm"))
 
 
 def write(table: pa.Table, text: pa.Table, path: str | os.PathLike[str]) -> None:

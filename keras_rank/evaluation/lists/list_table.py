@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 from keras_rank.arguments import check_choice
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import columns
-from keras_rank.evaluation.lists.columns import HEALTH, LEFT_OUT, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.columns import (
+    HEALTH,
+    LEFT_OUT,
+    OWN_WEIGHT,
+    READING,
+    WEIGHT,
+)
 from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
 
 # The key of the description in the schema.
@@ -77,6 +83,13 @@ class ListTable:
         some = json.loads(written)
         shown = ", ".join(some) + ", ..." * (len(some) < self.left_out)
         return f": {shown}" * bool(some)
+
+    @property
+    def reading_warnings(self) -> list[str]:
+        """The warnings about rows that may not be read as meant."""
+        written = (self.table.schema.metadata or {}).get(READING.encode(), b"[]")
+        warnings: list[str] = json.loads(written)
+        return warnings
 
     @property
     def kept(self) -> list[str]:
@@ -156,13 +169,14 @@ class ListTable:
         metrics = [metric for metric in self.metrics if metric.name in names]
         return ListTable(self.table.select(left), metrics)
 
-    def find(self, name: str) -> Measured | None:
+    def find(self, name: Any) -> Measured | None:
         """Returns the metric of a name, in any spelling, if there is one."""
-        return find(name, self.metrics, self.rules)
+        is_name = isinstance(name, str)
+        return find(name, self.metrics, self.rules) if is_name else None
 
     def measured(self, name: str) -> Measured:
         """Returns the same. Raises if there is none."""
-        metric = self.find(name) if isinstance(name, str) else None
+        metric = self.find(name)
         names = self.metric_names
         found = check_choice("metric", metric.name if metric else name, names)
         return self.metrics[names.index(found)]

@@ -21,9 +21,11 @@ from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
 from keras_rank.metrics.names import (
+    OTHER_NAMES,
     Member,
     Parts,
     check_arguments,
+    known_name,
     metric_of,
     own_name_of,
     parts_of,
@@ -56,6 +58,7 @@ _OF_TREC_EVAL = {
     "ndcg": _LINEAR,
     "dcg": _LINEAR,
     "precision": _SLOTS,
+    "p": _SLOTS,
     "f1": _SLOTS,
     "f_beta": _SLOTS,
     "precision_ia": _SLOTS,
@@ -162,6 +165,9 @@ def by_rules(string: str, rules: str) -> Member:
     own = None if parts is None else own_name_of(parts)
     if parts is not None and own is not None:
         parts = _in_own_terms(string, parts, own)
+    elif parts is not None:
+        is_other = parts.name in OTHER_NAMES
+        parts = None if is_other else parts._replace(name=known_name(parts.name))
     if parts is not None and (own is not None or rules != "keras"):
         defaults = _OF_TREC_EVAL.get(parts.name, {})
         if "denominator" in defaults and parts.k is None:

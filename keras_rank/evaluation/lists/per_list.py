@@ -40,7 +40,8 @@ def table_of_rows(
     """Returns one row per list of files, or of a table in memory."""
     with connected(settings.memory_limit) as connection:
         rows = read_rows(connection, source, settings.columns, settings.order)
-        return _table_of(rows, settings, progress)
+        table = _table_of(rows, settings, progress)
+        return table.replace_schema_metadata(_with_warnings(rows))
 
 
 def table_of_run(
@@ -56,8 +57,14 @@ def table_of_run(
         rows = read_run(connection, *given)
         table = _table_of(rows, settings, progress)
         known = {columns.LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
+        known |= _with_warnings(rows)
         known |= {} if rows.has_scores else {columns.NO_SCORES: ""}
         return table.replace_schema_metadata(known), rows.left_out
+
+
+def _with_warnings(rows: Rows) -> dict[str, str]:
+    """The metadata of a table whose rows were read with warnings."""
+    return {columns.READING: json.dumps(rows.warnings)} if rows.warnings else {}
 
 
 class _Lists(NamedTuple):
@@ -233,6 +240,7 @@ def _health_of_rows(
         "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
         "fractional labels": np.floor(label) < label,
+        columns.GRADED: (items["label"] > 0.0) & (items["label"] != 1.0),
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0

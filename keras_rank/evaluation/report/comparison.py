@@ -118,7 +118,10 @@ def compared(
         places = places_of(model, baseline)
         notes += _notes_of(name or _NEW, model, baseline, places)
         pairs = _pairs_of(model, baseline, places)
-        of_model_alone = summary.notes_of_rows(model, f" of {name or _NEW}")
+        of_model_alone = [
+            *summary.notes_of_gains(model, pairs),
+            *summary.notes_of_rows(model, f" of {name or _NEW}"),
+        ]
         notes += [x for x in of_model_alone if x not in notes]
         differences.append(_differences(of_model, baseline, pairs, places))
         summary.require_slices(model, how.by, _COLUMNS)

@@ -173,6 +173,7 @@ def _warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
             "Warning: queries of the run without judgments are left out "
             f"({lists.left_out}){lists.some_left_out}."
         )
+    warnings += [f"Warning: {warning}." for warning in lists.reading_warnings]
     return warnings
 
 

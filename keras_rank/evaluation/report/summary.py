@@ -1,12 +1,13 @@
 """The mean of each metric, over all lists or by slices, with its error."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from keras_rank.backends import Array
+from keras_rank.evaluation.lists.columns import GRADED
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import truncates
 from keras_rank.evaluation.report.how import How
@@ -21,6 +22,8 @@ _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
 _FEW = 10
 # Whose numbers rules give.
 _TOOLS = {"trec_eval": " (version 10)", "trec_eval-9": " (version 9, pytrec_eval)"}
+# The gains of a label.
+_GAINS = {"exponential": "exponential, 2**label - 1", "linear": "linear, the label"}
 
 
 def summarized(lists: ListTable, how: How) -> Table:
@@ -29,6 +32,7 @@ def summarized(lists: ListTable, how: How) -> Table:
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
     rows = [*estimates_of(lists, metrics, how)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
+    notes += notes_of_gains(lists, metrics)
     notes += notes_of_rows(lists)
     fractional = lists.health_of("fractional labels")
     if truncates(lists.rules) and fractional is not None and fractional.any():
@@ -41,6 +45,35 @@ def rules_of(rules: str) -> str:
     """Rules with the version of the tool whose numbers they give."""
     name, comma, others = rules.partition(",")
     return f"{name}{_TOOLS.get(name, '')}{comma}{others}"
+
+
+def notes_of_gains(lists: ListTable, names: Container[str]) -> list[str]:
+    """Returns a note with the gains of metrics, unless all labels are 0 or 1.
+
+    Args:
+        lists: the lists.
+        names: the names of the metrics whose gains are stated.
+    """
+    graded = lists.health_of(GRADED)
+    if graded is not None and not graded.any():
+        return []
+    metrics_by_gain: dict[str, list[str]] = {}
+    for metric in lists.metrics:
+        gain = (metric.definition or {}).get("gain_fn")
+        if gain is not None and metric.name in names:
+            metrics_by_gain.setdefault(_name_of_gain(gain), []).append(metric.name)
+    if len(metrics_by_gain) < 2:
+        return [f"Gains: {gain}." for gain in metrics_by_gain]
+    shown = (f"{gain} ({', '.join(x)})" for gain, x in metrics_by_gain.items())
+    return [f"Gains: {'; '.join(shown)}."]
+
+
+def _name_of_gain(gain: Any) -> str:
+    """The name of a gain function, given its config in a metric."""
+    if isinstance(gain, str):
+        return _GAINS.get(gain, gain)
+    name = gain["config"]
+    return name if isinstance(name, str) else str(gain["class_name"])
 
 
 def unlabeled_of(lists: ListTable) -> tuple[str, int, int] | None:
@@ -76,11 +109,10 @@ def _notes_of_scores(lists: ListTable, owner: str) -> list[str]:
 
 
 def notes_of_labels(lists: ListTable) -> list[str]:
-    """Says what rows of a table without labels are, and how many there are."""
-    found = unlabeled_of(lists)
-    if found is None:
+    """Says what rows of a table without labels are, and how many, if there are any."""
+    rule, number, rows = unlabeled_of(lists) or ("", 0, 0)
+    if number == 0:
         return []
-    rule, number, rows = found
     what = {"drop": "left out as padding", "irrelevant": "counted as irrelevant"}
     return [
         f"Missing or negative labels: {number:,} of {rows:,} rows, {what[rule]} "

@@ -1,17 +1,43 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
 import contextlib
+import difflib
 import html
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 # Columns of numbers of any size.
 _OF_ANY_SIZE = ("label", "score")
+# Characters that format text in Markdown. An underscore within a word does not.
+_FORMATS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
+# The number of names that an error lists.
+_NAMES = 10
 # Of tabs and line breaks, which would end a cell or its row.
 _IN_ONE_LINE = str.maketrans("\t\n\r", "   ")
+
+
+class UnknownNameError(KeyError):
+    """A `KeyError` whose message is printed as it is, not in quotes."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def unknown_name(
+    kind: str, name: Any, names: Sequence[str], hint: str = ""
+) -> UnknownNameError:
+    """Returns the error for a name that is none of the names of a kind of thing."""
+    shown = f"{list(names[:_NAMES])}{' and others' * (len(names) > _NAMES)}"
+    close = difflib.get_close_matches(name, names) if isinstance(name, str) else []
+    question = f". Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return UnknownNameError(
+        f"The key should be the name of a {kind}, one of {shown}. Received: {name!r}"
+        f"{hint or question}"
+    )
 
 
 class Marks(NamedTuple):
@@ -41,7 +67,8 @@ class Table:
             significant. Defaults to `None`: none.
 
     Raises:
-        ValueError: if columns differ in length, or there is no column of a name.
+        ValueError: if columns differ in length.
+        KeyError: if there is no column of a name.
 
     Example:
 
@@ -78,16 +105,13 @@ class Table:
     def __getitem__(self, name: str | int) -> list[Any] | dict[str, Any]:
         if isinstance(name, int):
             return self.rows[name]
-        if name not in self.columns:
+        if not isinstance(name, str) or name not in self.columns:
             is_metric = name in self.columns.get("metric", ())
             hint = (
                 f". It is a metric: its row is `[row for row in table if "
                 f'row["metric"] == {name!r}]`, and its value `evaluation[{name!r}]`'
             )
-            raise ValueError(
-                f"The table should have the column. Received: {name!r}, and columns "
-                f"{list(self.columns)}" + hint * is_metric
-            )
+            raise unknown_name("column", name, list(self.columns), hint * is_metric)
         return self.columns[name]
 
     def __len__(self) -> int:
@@ -129,15 +153,12 @@ class Table:
     _repr_html_ = to_html
 
     def to_markdown(self) -> str:
-        """Returns the table in Markdown."""
-        head, *body = self._cells()
+        """Returns the table in Markdown. Cells and notes are shown as they are."""
+        head, *body = [list(map(_in_markdown, row)) for row in self._cells()]
         marks = ["--:" if is_right else "---" for is_right in self._are_numbers()]
-        rows = [
-            [" ".join(cell.split()).replace("|", r"\|") for cell in row]
-            for row in [head, marks, *body]
-        ]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        return "\n".join([*lines, *(f"\n{note}" for note in self._lines_below())])
+        lines = [f"| {' | '.join(row)} |" for row in [head, marks, *body]]
+        notes = [f"\n{_in_markdown(note)}" for note in self._lines_below()]
+        return "\n".join([*lines, *notes])
 
     def to_tsv(self) -> str:
         """Returns tab-separated values with a header and all digits."""
@@ -232,6 +253,12 @@ def _row(
     )
     style = ' style="font-weight: bold"' * is_bold
     return f"<tr{style}>{''.join(found)}</tr>"
+
+
+def _in_markdown(text: str) -> str:
+    """Returns one line of Markdown that is shown as the text."""
+    line = html.escape(" ".join(text.split()), quote=False)
+    return _FORMATS.sub(r"\\\g<0>", line)
 
 
 def _is_number(value: Any) -> bool:

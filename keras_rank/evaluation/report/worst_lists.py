@@ -46,10 +46,10 @@ def worst_of(new: ListTable, baseline: ListTable | None) -> Iterator[Html]:
 
 
 def items_of(lists: ListTable, query: Any) -> Table:
-    """Returns the items of a query, as `Evaluation.items` does."""
+    """Returns the items of a query, as `Evaluation.ranking` does."""
     if not lists.has_items:
         raise ValueError(
-            "`items` needs the items, which `evaluate` and `evaluate_run` keep where "
+            "`ranking` needs the items, which `evaluate` and `evaluate_run` keep where "
             "that is asked for: `keep_items=10`. Received: none"
         )
     if not isinstance(query, Hashable) or query not in lists.places:

@@ -1,0 +1,58 @@
+"""Checks of paths. They import no other module of the package.
+
+The command runs this file before it imports the package, and Keras with it.
+"""
+
+import difflib
+import glob
+import os
+import pathlib
+from collections.abc import Sequence
+
+
+def matching_files(argument: str, path: str) -> list[str]:
+    """Returns the files of a path or a pattern. Raises if they cannot be read."""
+    if "://" in path:
+        raise ValueError(
+            f"`{argument}` should be files of this machine, or a table, such as "
+            f"`duckdb.read_parquet({path!r})`. Received: {path!r}"
+        )
+    files = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    if not files:
+        folder, name = os.path.split(path)
+        folder = os.path.abspath(folder)
+        there = os.listdir(folder) if os.path.isdir(folder) else []
+        close = difflib.get_close_matches(name, there, n=1)
+        question = f". Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"`{argument}` should name files that exist. Received: {path!r}, which "
+            f"matches no file in {folder!r}{question}"
+        )
+    for file in files:
+        if os.path.isdir(file):
+            raise ValueError(
+                f"`{argument}` should be files. Received: {file!r}, which is a folder: "
+                f"give {os.path.join(file, '*.parquet')!r} for the files in it"
+            )
+        if not os.access(file, os.R_OK):
+            is_there = os.path.exists(file)
+            reason = "has no permission to be read" if is_there else "is a broken link"
+            raise ValueError(
+                f"`{argument}` should be files that can be read. Received: {file!r}, "
+                f"which {reason}"
+            )
+    return files
+
+
+def check_output(
+    argument: str, path: str | os.PathLike[str], suffixes: Sequence[str]
+) -> pathlib.Path:
+    """Returns the path of a file to write. Raises for other suffixes and folders."""
+    file = pathlib.Path(path)
+    is_named = file.suffix.lower() in suffixes and not file.is_dir()
+    if not (is_named and file.parent.is_dir()):
+        raise ValueError(
+            f"{argument} should name a file that ends in {suffixes[0]}, in a folder "
+            f"that exists. Received: {str(path)!r}"
+        )
+    return file
