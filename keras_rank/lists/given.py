@@ -13,12 +13,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.tensors import (
     as_tensor,
     dtype_name,
-    seen,
     sizes_agree,
     within_backend,
 )
@@ -246,42 +244,6 @@ def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) 
     if shape and not any(sizes_agree(shape, each) for each in accepted):
         expected = "be a number or have the shape " + " or ".join(map(str, accepted))
         raise refused("sample_weight", expected, f"sample_weight.shape={shape}")
-
-
-def check_largest_weight(
-    weights: Tensor | None, labels: Tensor | None = None, *masks: Tensor | None
-) -> None:
-    """Raises for weights of items beyond the limit, where Python can see them.
-
-    Compiled code caps them.
-
-    Args:
-        weights: the weights, or `None`.
-        labels: labels that are below 0 at padding, or `None`.
-        *masks: masks that are False at padding, or `None`.
-    """
-    if weights is None or not backend.is_at_hand(weights):
-        return
-    numbers = seen(weights)
-    if numbers is not None and numbers.dtype.itemsize < 4:
-        # The limit is infinite in half precision.
-        numbers = numbers.astype("float32")
-    if numbers is None or not np.any(numbers > LARGEST_WEIGHT):
-        return
-    is_large = numbers > LARGEST_WEIGHT
-    for number, mask in enumerate((labels, *masks)):
-        if mask is None:
-            continue
-        values = seen(mask) if backend.is_at_hand(mask) else None
-        if values is None:
-            return
-        is_item = values.astype(bool) if number else values >= 0
-        is_large = is_large & (is_item.any(axis=2) if is_item.ndim == 3 else is_item)
-    if np.any(is_large):
-        largest = np.broadcast_to(numbers, is_large.shape)[is_large].max()
-        expected = "be at most 2**50 (1.1e15): divide all weights by the same number, "
-        expected += "which changes no result"
-        raise refused("sample_weight", expected, f"a weight of {largest:.4g}")
 
 
 def _lengths_of(given: Given) -> Sequence[int]:
