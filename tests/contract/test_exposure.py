@@ -305,7 +305,9 @@ def test_the_diversity_of_lists_is_from_0_to_2(sign, rng):
     for size in (2, 10) if sign == 1 else (2,):
         metric = IntraListDiversity(vectors.reshape(-1, 7), size)
         ids = np.arange(300)[:, None] * 10 + np.arange(size)
-        values, _ = intra_list_diversity(metric._unit_vectors, ids.astype("int32"))
+        values, _ = intra_list_diversity(
+            metric._unit_vectors, ops.convert_to_tensor(ids, "int32")
+        )
         values = ops.convert_to_numpy(values)
         assert np.all((values >= 0.0) & (values <= 2.0))
         np.testing.assert_allclose(values, 1 - sign, atol=2e-6)
