@@ -9,10 +9,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_rank.backends import backend
-from keras_rank.lists.given import are_lists, form_of, in_full, look
+from keras_rank.lists.given import (
+    are_lists,
+    form_of,
+    in_full,
+    look,
+    not_real_error,
+)
 from keras_rank.lists.tensors import wide_or_none
 from keras_rank.losses import are_of_items, have_padding, losses_that_count
 from keras_rank.metrics import RankingMetrics
@@ -402,6 +409,10 @@ def _dense(name: str, structure: Any, to_arrays: bool = True) -> Any:
             part = in_full(part, padding)
             return ops.convert_to_numpy(part) if to_arrays else part
         if not are_lists(part):
+            is_array = argument != "x" and isinstance(part, np.ndarray)
+            if is_array and part.dtype.kind in "mMV":
+                # Keras does not name the argument, such as that of dates.
+                raise not_real_error(argument, part)
             return part
         # Items may have several features, and labels for subtopics.
         deep = argument in ("x", "y_true")

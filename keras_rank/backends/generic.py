@@ -97,6 +97,11 @@ def has_no_data(x: Tensor) -> bool:
     return False
 
 
+def builds_symbolically() -> bool:
+    """Returns whether Keras runs this code on the device `meta`, for shapes alone."""
+    return False
+
+
 def known(condition: Tensor | bool) -> bool | None:
     """The value of a boolean scalar, `None` where Python can't see it."""
     if isinstance(condition, bool):

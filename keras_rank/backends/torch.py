@@ -70,6 +70,10 @@ def has_no_data(x: Tensor) -> bool:
     return bool(x.device.type == "meta")
 
 
+def builds_symbolically() -> bool:
+    return has_no_data(ops.convert_to_tensor(0.0))
+
+
 if sys.version_info < (3, 12):
 
     class cached_property(functools.cached_property[Any]):  # noqa: N801

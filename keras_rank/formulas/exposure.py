@@ -75,7 +75,9 @@ def intra_list_diversity(unit_vectors: Tensor, ids: Tensor) -> tuple[Tensor, Ten
     similar = of_sum - ops.sum(vectors**2, axis=(1, 2))
     number = ops.sum(ops.cast(is_shown, similar.dtype), axis=1)
     pairs = number * (number - 1.0)
-    return 1.0 - similar / backend.maximum(pairs, 1.0), pairs > 0.0
+    # Rounding errors would make it less than 0 for equal vectors.
+    diversity = ops.clip(1.0 - similar / backend.maximum(pairs, 1.0), 0.0, 2.0)
+    return diversity, pairs > 0.0
 
 
 def _mean(counts: Tensor, values: Tensor) -> Tensor:

@@ -13,12 +13,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.tensors import (
     as_tensor,
     dtype_name,
-    seen,
     sizes_agree,
     within_backend,
 )
@@ -75,17 +73,13 @@ class Given(NamedTuple):
             in_model: whether they may be part of a model: symbolic, with gradients.
         """
         argument, form, numbers, *_ = self
-        if form == "symbolic" and not in_model:
-            expected = "have values. For symbolic tensors, pass the metric to "
-            expected += "`compile`, or override the method `compute_metrics` of the "
-            expected += "model"
-            raise refused(argument, expected, f"{argument} of type KerasTensor")
+        is_usable = in_model and isinstance(numbers, keras.KerasTensor)
+        if form == "symbolic" and not is_usable:
+            raise _symbolic_error(argument, numbers)
         if form in SPARSE:
             raise _sparse_error(argument, numbers)
         if not dtype_name(numbers).startswith(_NUMBERS):
-            received = f"{argument} of dtype {numbers.dtype}"
-            received += _remedy(argument, numbers)
-            raise refused(argument, "hold real numbers", received)
+            raise not_real_error(argument, numbers)
         if isinstance(numbers, np.ndarray):
             numbers = within_backend(numbers)
             # On NumPy the conversion would cast float64 to float32.
@@ -115,6 +109,8 @@ def form_of(value: Any) -> Form:
         return "variable"
     if hasattr(kind, "to_sparse_csr"):
         # Of torch, where these are no classes.
+        if value.device.type == "meta" and not backend.builds_symbolically():
+            return "symbolic"
         if value.is_nested:
             return "ragged"
         if "sparse" in str(value.layout):
@@ -248,42 +244,6 @@ def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) 
         raise refused("sample_weight", expected, f"sample_weight.shape={shape}")
 
 
-def check_largest_weight(
-    weights: Tensor | None, labels: Tensor | None = None, *masks: Tensor | None
-) -> None:
-    """Raises for weights of items beyond the limit, where Python can see them.
-
-    Compiled code caps them.
-
-    Args:
-        weights: the weights, or `None`.
-        labels: labels that are below 0 at padding, or `None`.
-        *masks: masks that are False at padding, or `None`.
-    """
-    if weights is None or not backend.is_at_hand(weights):
-        return
-    numbers = seen(weights)
-    if numbers is not None and numbers.dtype.itemsize < 4:
-        # The limit is infinite in half precision.
-        numbers = numbers.astype("float32")
-    if numbers is None or not np.any(numbers > LARGEST_WEIGHT):
-        return
-    is_large = numbers > LARGEST_WEIGHT
-    for number, mask in enumerate((labels, *masks)):
-        if mask is None:
-            continue
-        values = seen(mask) if backend.is_at_hand(mask) else None
-        if values is None:
-            return
-        is_item = values.astype(bool) if number else values >= 0
-        is_large = is_large & (is_item.any(axis=2) if is_item.ndim == 3 else is_item)
-    if np.any(is_large):
-        largest = np.broadcast_to(numbers, is_large.shape)[is_large].max()
-        expected = "be at most 2**50 (1.1e15): divide all weights by the same number, "
-        expected += "which changes no result"
-        raise refused("sample_weight", expected, f"a weight of {largest:.4g}")
-
-
 def _lengths_of(given: Given) -> Sequence[int]:
     """The number of items of each list, nothing if it is unknown in a graph."""
     if given.lengths is not None:
@@ -310,6 +270,21 @@ def _nested_error(argument: str, received: str) -> ValueError:
     return refused(argument, expected, received)
 
 
+def not_real_error(argument: str, numbers: Any) -> ValueError:
+    """Returns the error for an array or a tensor whose dtype is not one of numbers."""
+    received = f"{argument} of dtype {numbers.dtype}{_remedy(argument, numbers)}"
+    return refused(argument, "hold real numbers", received)
+
+
+def _symbolic_error(argument: str, value: Any) -> ValueError:
+    expected = "have values. For symbolic tensors, pass the metric to `compile`, or "
+    expected += "override the method `compute_metrics` of the model"
+    is_meta = not isinstance(value, keras.KerasTensor)
+    received = f"{argument} of type {type(value).__name__}"
+    received += ' on the device "meta", which has no values' * is_meta
+    return refused(argument, expected, received)
+
+
 def _masked_error(argument: str) -> ValueError:
     expected = "be an array without a mask of its own: give it in `y_true`, as "
     expected += '{"labels": ..., "mask": ...}'
@@ -317,9 +292,12 @@ def _masked_error(argument: str) -> ValueError:
 
 
 def check_dense(argument: str, value: Any) -> None:
-    """Raises for a sparse matrix or tensor."""
-    if form_of(value) in SPARSE:
+    """Raises for a sparse matrix or tensor, and for a symbolic tensor."""
+    form = form_of(value)
+    if form in SPARSE:
         raise _sparse_error(argument, value)
+    if form == "symbolic":
+        raise _symbolic_error(argument, value)
 
 
 def _sparse_error(argument: str, value: Any) -> ValueError:
@@ -342,7 +320,10 @@ def _array(argument: str, value: Any) -> Any:
             # Such as those in columns of lists.
             array = np.asarray(array.tolist())
     except Exception:
-        # For example a list of symbolic tensors, which the backend can stack.
+        for part in keras.tree.flatten(value):
+            if form_of(part) == "symbolic":
+                raise _symbolic_error(argument, part) from None
+        # For example a list of tensors in a graph, which the backend can stack.
         try:
             return ops.convert_to_tensor(value)
         except Exception as error:
@@ -441,8 +422,15 @@ def _padded(argument: str, rows: Sequence[Array], padding: float) -> Array:
     # Integers such as ids stay integers, as floats would not hold all.
     least = np.float32 if np.isinf(padding) else np.int8
     dtypes = [row.dtype for row in rows if row.size] or [np.dtype(np.float32)]
+    try:
+        dtype = np.result_type(least, *dtypes)
+    except TypeError as error:
+        # Dates, for example, have no common dtype with numbers.
+        found = ", ".join(sorted({str(each) for each in dtypes}))
+        received = f"{argument} with rows of dtype {found}"
+        raise refused(argument, "hold real numbers", received) from error
     shape = (len(rows), max(map(len, rows)), *of_items.pop())
-    array = np.full(shape, padding, np.result_type(least, *dtypes))
+    array = np.full(shape, padding, dtype)
     for i, row in enumerate(rows):
         if row.size:
             array[i, : len(row)] = row

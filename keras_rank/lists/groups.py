@@ -23,7 +23,7 @@ def rows_of(argument: str, values: Any) -> Array:
     try:
         array = np.asarray(values)
         received = f"{argument} of shape {array.shape} and dtype {array.dtype}"
-    except ValueError:
+    except (TypeError, ValueError):
         array, received = np.asarray(None), f"{argument}={reprlib.repr(values)}"
     if array.ndim == 0 or array.dtype.kind not in "biuf":
         raise refused(argument, "be an array of numbers, a row for each item", received)

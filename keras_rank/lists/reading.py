@@ -7,11 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     SPARSE,
     Given,
-    check_largest_weight,
     check_weights,
     if_given,
     is_dict,
@@ -168,6 +168,42 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     check_largest_weight(weights)
     batch = RawBatch(ids, scores, mask, weights, labels, layer_mask)
     return Reading(batch, of_labels)
+
+
+def check_largest_weight(
+    weights: Tensor | None, labels: Tensor | None = None, *masks: Tensor | None
+) -> None:
+    """Raises for weights of items beyond the limit, where Python can see them.
+
+    Compiled code caps them.
+
+    Args:
+        weights: the weights, or `None`.
+        labels: labels that are below 0 at padding, or `None`.
+        *masks: masks that are False at padding, or `None`.
+    """
+    if weights is None or not backend.is_at_hand(weights):
+        return
+    numbers = seen(weights)
+    if numbers is not None and numbers.dtype.itemsize < 4:
+        # The limit is infinite in half precision.
+        numbers = numbers.astype("float32")
+    if numbers is None or not np.any(numbers > LARGEST_WEIGHT):
+        return
+    is_large = numbers > LARGEST_WEIGHT
+    for number, mask in enumerate((labels, *masks)):
+        if mask is None:
+            continue
+        values = seen(mask) if backend.is_at_hand(mask) else None
+        if values is None:
+            return
+        is_item = values.astype(bool) if number else values >= 0
+        is_large = is_large & (is_item.any(axis=2) if is_item.ndim == 3 else is_item)
+    if np.any(is_large):
+        largest = np.broadcast_to(numbers, is_large.shape)[is_large].max()
+        expected = "be at most 2**50 (1.1e15): divide all weights by the same number, "
+        expected += "which changes no result"
+        raise refused("sample_weight", expected, f"a weight of {largest:.4g}")
 
 
 def check_told_apart(

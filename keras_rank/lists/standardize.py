@@ -12,7 +12,7 @@ from keras_rank.arrays.buckets import enlarged, rounded_up, with_last_repeated
 from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.given import check_largest_weight, refused
+from keras_rank.lists.given import refused
 from keras_rank.lists.ids import (
     NO_CANDIDATE,
     are_items,
@@ -20,7 +20,13 @@ from keras_rank.lists.ids import (
     check_items,
     check_no_matrix,
 )
-from keras_rank.lists.reading import RawBatch, read_ids, tied_labels, weights_of_lists
+from keras_rank.lists.reading import (
+    RawBatch,
+    check_largest_weight,
+    read_ids,
+    tied_labels,
+    weights_of_lists,
+)
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,

@@ -72,7 +72,14 @@ class JudgedLists:
         return isinstance(relevance, Relevance) and self._by_label == relevance
 
     def __getattr__(self, name: str) -> Any:
+        # `copy` and `pickle` look up special methods, and before there are `lists`.
+        if name == "lists" or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return getattr(self.lists, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy that is changed must not change cached results.
+        return {**vars(self), "_by_rank": {}}
 
     @backend.cached_property
     def relevance(self) -> Tensor:

@@ -50,6 +50,8 @@ WRONG_VALUES = [
     (np.full((2, 4), b"a"), f"{NUMBERS_OF}dtype |S1"),
     (LABELS * 1j, f"{NUMBERS_OF}dtype complex64"),
     (np.full((2, 4), datetime.date(2020, 1, 1), "datetime64[D]"), NUMBERS_OF),
+    (np.full((2, 4), 1, "timedelta64[s]"), f"{NUMBERS_OF}dtype timedelta64[s]"),
+    ([[datetime.date(2020, 1, 1)] * 4] * 2, f"{NUMBERS_OF}dtype object"),
     (object(), f"{NUMBERS_OF}type object"),
     (np.full((2, 4), object()), f"{NUMBERS_OF}dtype object"),
     ([[None, 1, 2, 3]] * 2, f"{NUMBERS_OF}dtype object"),
@@ -85,6 +87,17 @@ NO_NUMBERS = "`y_true` should hold real numbers. Received: y_true of "
 IS_SPARSE = "type csr_matrix, which is sparse: pass `y_true.toarray()`, which has 0 "
 IS_SPARSE += "where nothing is stored"
 UNEVEN = [[1, 0, 2], [0, 1]]
+DATES = np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")
+NO_DATES = "`{0}` should hold real numbers. Received: {0} "
+# Of an array for each list, of objects and beside numbers.
+UNEVEN_DATES = [
+    [DATES[:1], DATES],
+    [list(DATES[:1]), list(DATES)],
+    [[1.0], DATES],
+    [[1.0], DATES - DATES[0]],
+    [DATES[:1] - DATES[1], DATES - DATES[0]],
+    [DATES[:1].tolist(), DATES.tolist()],
+]
 
 
 def update_errors():
@@ -137,6 +150,8 @@ def update_errors():
         ([["a"], ["b", "c"]], [[1], [1, 2]], "`y_true` should hold real numbers"),
         ([[None], [1, 0]], [[1], [1, 2]], "`y_true` should hold real numbers"),
         ([[1], [1, 0]], [[1j], [1, 2]], "`y_pred` should hold real numbers"),
+        *((x, [[1], [1, 2]], NO_DATES.format("y_true")) for x in UNEVEN_DATES),
+        *(([[1], [1, 0]], x, NO_DATES.format("y_pred")) for x in UNEVEN_DATES),
     ]:
         yield dense, {"labels": labels, "scores": scores}, message
     for labels, shape, hint in [
@@ -694,3 +709,54 @@ PADDED = [
 def test_ids_below_zero_and_those_under_a_mask_are_padding(ids, expected):
     values = functional.reciprocal_rank(ids, SCORES, sparse_labels=True)
     assert_close(values, expected)
+
+
+# Tensors without values.
+
+
+@pytest.fixture
+def without_values(backend):
+    """Makes tensors that have shapes only, of floats or of integers."""
+    if backend != "torch":
+        return lambda dtype: keras.KerasTensor((2, 4), dtype)
+    import torch
+
+    return lambda dtype: torch.ones((2, 4), dtype=getattr(torch, dtype), device="meta")
+
+
+UPDATES_WITHOUT_VALUES = [
+    (kind, part) for kind in (dense, sparse) for part in ARGUMENTS
+]
+
+
+@pytest.mark.parametrize(("kind", "part"), UPDATES_WITHOUT_VALUES)
+def test_updates_with_tensors_without_values(kind, part, without_values):
+    group, name = group_of(kind), ARGUMENTS[part]
+    dtype = "int32" if (kind, part) == (sparse, "labels") else "float32"
+    tensor = without_values(dtype)
+    given = [tensor]
+    if not isinstance(tensor, keras.KerasTensor):
+        given.append(list(tensor))
+    for value in given:
+        with (
+            stays_as_it_is(group),
+            pytest.raises(ValueError, match=f"`{name}` should have values") as error,
+        ):
+            group.update_state(*kind(**{part: value}))
+        assert f"Received: {name} of type " in str(error.value)
+
+
+CALLS_WITHOUT_VALUES = {
+    "popularity": lambda x, _: metrics.AveragePopularity(2, x),
+    "item_vectors": lambda x, _: metrics.IntraListDiversity(x, 2),
+    "y_pred": lambda x, _: functional.rank(LABELS, x),
+    "y_true": lambda _, ids: metrics.Coverage(2, 4).update_state(ids),
+    "values": lambda x, _: utils.pad_lists(x, group_sizes=[2]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS_WITHOUT_VALUES)
+def test_calls_with_tensors_without_values(name, without_values):
+    given = without_values("float32"), without_values("int32")
+    with pytest.raises(ValueError, match=f"`{name}` should have values"):
+        CALLS_WITHOUT_VALUES[name](*given)

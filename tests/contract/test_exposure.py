@@ -21,6 +21,7 @@ from test_catalogue import ITEMS, scores_of, tasks
 
 from keras_rank import catalogue, utils
 from keras_rank.catalogue import tiles
+from keras_rank.formulas.exposure import intra_list_diversity
 from keras_rank.metrics import (
     NDCG,
     AveragePopularity,
@@ -294,6 +295,24 @@ def test_the_error_of_intra_list_diversity(rng, monkeypatch):
         targets = np.zeros(9, "int64")
         found = catalogue.evaluate(targets, queries, items, group, verbose=0)
         assert [found[name], found[f"{name}_stderr"]] == expected
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_diversity_of_lists_is_from_0_to_2(sign, rng):
+    """Also of vectors in one direction, and of two that are opposites."""
+    vectors = rng.normal(size=(300, 1, 7)) * np.ones((10, 1))
+    vectors[:, 1::2] *= sign
+    for size in (2, 10) if sign == 1 else (2,):
+        metric = IntraListDiversity(vectors.reshape(-1, 7), size)
+        ids = np.arange(300)[:, None] * 10 + np.arange(size)
+        values, _ = intra_list_diversity(
+            metric._unit_vectors, ops.convert_to_tensor(ids, "int32")
+        )
+        values = ops.convert_to_numpy(values)
+        assert np.all((values >= 0.0) & (values <= 2.0))
+        np.testing.assert_allclose(values, 1 - sign, atol=2e-6)
+        metric.update_state(ids)
+        assert float(metric.result()) == pytest.approx(np.mean(values), abs=1e-7)
 
 
 ROW = np.ones((1, 4), "float32")

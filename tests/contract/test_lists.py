@@ -1,6 +1,8 @@
 """What is accepted as lists, what is padding, and what the errors say."""
 
+import copy
 import functools
+import pickle
 import re
 import warnings
 
@@ -492,3 +494,33 @@ def test_nested_tensors_without_items(layout):
     rows = [torch.zeros(0), torch.zeros(0)]
     nested = torch.nested.nested_tensor(rows, layout=getattr(torch, layout))
     assert_equal(functional.ndcg(nested, nested), [np.nan, np.nan])
+
+
+class CopiesLists(metrics.RankingMetric):
+    """A metric that copies lists and changes the copy."""
+
+    takes_sparse_labels = True
+
+    def compute(self, lists, ranking):
+        copied = self.copied(lists)
+        copied.relevance = 0.0 * lists.relevance
+        assert not hasattr(copied, "unknown")
+        assert copied.dtype == lists.dtype
+        copied.hits(ranking)
+        return lists.hits(ranking)
+
+
+def pickled(lists):
+    return pickle.loads(pickle.dumps(lists))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("sparse_labels", [False, True])
+def test_lists_of_compute_are_copied(copied, sparse_labels):
+    """What is computed from a copy is not what the lists have."""
+    metric = CopiesLists(k=2, sparse_labels=sparse_labels, shuffle_ties="average")
+    metric.copied = copied
+    labels = [[0], [2]] if sparse_labels else [[1, 0, 0], [0, 0, 1]]
+    if BACKEND == "jax" and copied is pickled:
+        pytest.skip("JAX traces the method, and what it traces can't be pickled")
+    assert float(metric(labels, [[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]])) == 0.5

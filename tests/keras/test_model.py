@@ -1,6 +1,7 @@
 """The model that takes masks and lists of uneven length."""
 
 import functools
+import re
 import warnings
 
 import keras
@@ -167,6 +168,22 @@ def test_unknown_keys_are_an_error(data):
     x, y = data
     with pytest.raises(ValueError, match=r"Received: y with the keys \['labels', 'm"):
         evaluate(build(), x, {"labels": y["labels"], "masks": y["mask"]})
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[D]", "timedelta64[s]"])
+def test_dates_are_an_error(data, dtype):
+    x, y = data
+    dates = np.ones((LISTS, ITEMS), dtype)
+    of_labels = {**y, "labels": dates}
+    for given, name in (
+        ((x, dates), "y_true"),
+        ((x, of_labels), "y_true"),
+        ((x, y, dates), "sample_weight"),
+    ):
+        message = f"`{name}` should hold real numbers. Received: {name} of dtype "
+        for call in (build().evaluate, build().test_on_batch):
+            with pytest.raises(ValueError, match=re.escape(f"{message}{dtype}")):
+                call(*given[:2], sample_weight=given[2] if len(given) > 2 else None)
 
 
 def test_metrics_of_symbolic_tensors_belong_into_an_override():

@@ -520,6 +520,7 @@ def test_cornac():
     )
 
 
+@pytest.mark.filterwarnings("ignore:`y_pred` has .* NaN")
 def test_realistic_ranks_of_pykeen():
     """On the scores of its `test_evaluators.py`, with the ranks expected there.
 

@@ -87,9 +87,8 @@ class ListTable:
     @property
     def reading_warnings(self) -> list[str]:
         """The warnings about rows that may not be read as meant."""
-        written = (self.table.schema.metadata or {}).get(READING.encode(), b"[]")
-        warnings: list[str] = json.loads(written)
-        return warnings
+        metadata = self.table.schema.metadata or {}
+        return list(json.loads(metadata.get(READING.encode(), b"[]")))
 
     @property
     def kept(self) -> list[str]:
