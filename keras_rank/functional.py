@@ -88,7 +88,7 @@ Example:
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, cast
 
 from keras_rank import metrics
 from keras_rank.arguments import (
@@ -113,6 +113,7 @@ from keras_rank.metrics.update import UpdateSpec, values_of
 from keras_rank.metrics.variables import for_a_group
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
+from keras_rank.spelling import no_attribute
 
 __all__ = [
     "alpha_dcg",
@@ -200,8 +201,9 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     )
     function.__doc__ = f"""Computes the value of `{class_name}` for each list.
 
-    `keras_rank.metrics.{class_name}` documents the equation and its arguments,
-    `keras_rank.functional` the arguments of all functions.
+    This function is generated from `keras_rank.metrics.{class_name}`, which documents
+    the equation and its arguments. `keras_rank.functional` documents those of all
+    functions.
 
     Returns:
         A tensor of shape `(batch,)`. A list of padding only has the value NaN, and a
@@ -218,9 +220,8 @@ def _spec_of(
 ) -> UpdateSpec:
     """Returns what a function computes, which is cached for arguments of ours."""
     items = tuple(sorted(arguments.items()))
-    if backend.is_ours(items):
-        return _cached_spec(metric_class, items)
-    return _new_spec(metric_class, items)
+    is_cached = backend.is_ours(items)
+    return (_cached_spec if is_cached else _new_spec)(metric_class, items)
 
 
 def _new_spec(
@@ -232,7 +233,7 @@ def _new_spec(
 
 
 # `typed`, as `k=True` is an error, and equal to `k=1`.
-_cached_spec = backend.traced_as_constant(
+_cached_spec: Callable[..., UpdateSpec] = backend.traced_as_constant(
     functools.lru_cache(256, typed=True)(_new_spec)
 )
 
@@ -358,3 +359,9 @@ def _ranked_lists(
 # Keras saves a function by its module and its name.
 for _name in set(__all__) - {"rank"}:
     globals()[_name].__qualname__ = globals()[_name].__name__ = _name
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_rank import backends
 from keras_rank.backends import generic, numpy, torch_graphs
-from keras_rank.backends.generic import Array, Make, Pair, Side, Tensor, Way
+from keras_rank.backends.generic import Array, Function, Make, Pair, Side, Tensor, Way
 
 enter, lasting = torch_graphs.enter, torch_graphs.lasting
 register_tree, require = torch_graphs.register_tree, torch_graphs.require
@@ -60,9 +60,11 @@ def is_traced(*tensors: Tensor) -> bool:
     )
 
 
-def traced_as_constant(function: Any) -> Any:
-    """`torch.compile` can't trace the creation of a metric."""
-    return torch.compiler.assume_constant_result(function)
+def traced_as_constant(function: Function) -> Function:
+    """Calls it while tracing: `torch.compile` can't trace the creation of a metric."""
+    assume: Any = torch.compiler.assume_constant_result
+    constant: Function = assume(function)
+    return constant
 
 
 def has_no_data(x: Tensor) -> bool:

@@ -17,7 +17,7 @@ NO_CODE |= {tokenize.INDENT, tokenize.DEDENT}
 MOST = {ast.Module: 350, ast.ClassDef: 120, ast.FunctionDef: 50}
 
 # What computes on lists asks for no device, and looks at no value.
-ROOMS = ("functional/", "formulas/", "lists/", "metrics/", "ranking/")
+ROOMS = ("functional.py", "formulas/", "lists/", "metrics/", "ranking/")
 OF_DEVICES = re.compile(
     r"\b(on_accelerator|sorts_along|accelerator|device_of|cuda|tpu|gpu|cpu)\b"
 )

@@ -40,7 +40,8 @@ def public_objects():
 def test_public_names_are_documented(name, thing):
     doc = inspect.getdoc(thing)
     assert doc, name
-    if inspect.isclass(thing) or inspect.isfunction(thing):
+    is_generated = "is generated from" in doc
+    if not is_generated and (inspect.isclass(thing) or inspect.isfunction(thing)):
         assert "Example" in doc, f"{name} has no example"
         assert ">>>" in doc, f"the example of {name} is not run"
         for parameter in inspect.signature(thing).parameters:
@@ -94,10 +95,9 @@ def test_imports_form_no_circle():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-# From the lowest to the highest: a room imports from lower ones and from itself. So the
-# two faces, which are equally high, do not import each other.
+# From the lowest to the highest: a room imports from lower ones and from itself.
 ROOMS = ["backends", "arrays", "gains discounts state spelling losses", "lists"]
-ROOMS += ["ranking", "formulas arguments", "worth", "functional metrics", "reading"]
+ROOMS += ["ranking", "formulas arguments", "worth", "metrics", "functional", "reading"]
 ROOMS += ["utils catalogue", "callbacks", "model", "keras_rank", "evaluation"]
 ROOMS += ["__main__"]
 LEVELS = {room: i for i, rooms in enumerate(ROOMS) for room in rooms.split()}
@@ -161,8 +161,8 @@ FORMS |= {"toarray", "todense", "dense_shape", "to_sparse_csr", "read_value"}
 
 def test_only_one_file_asks_for_the_form_of_an_argument():
     """So that another form of input is one place to add."""
-    rooms = {"arrays", "lists", "ranking", "formulas", "functional", "metrics"}
-    rooms |= {"catalogue", "callbacks", "model.py"}
+    rooms = {"arrays", "lists", "ranking", "formulas", "metrics"}
+    rooms |= {"catalogue", "callbacks", "model.py", "functional.py"}
     asking = {}
     for path in MODULES:
         nodes = list(ast.walk(ast.parse(path.read_text())))
