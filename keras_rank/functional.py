@@ -183,13 +183,10 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     def function(
         y_true: Any, y_pred: Any = None, *, sample_weight: Any = None, **arguments: Any
     ) -> Tensor:
-        for name in arguments:
-            if name not in parameters:
-                message = f"got an unexpected keyword argument {name!r}"
-                raise TypeError(f"{function.__name__}() {message}")
         if isinstance(y_true, RankedLists):
             _check_agree(y_true, arguments)
         seed = arguments.pop("seed", None)
+        arguments["dtype"] = check_dtype(arguments.get("dtype"))
         spec = _spec_of(metric_class, arguments)
         return values_of(spec, y_true, y_pred, sample_weight, seed)
 
@@ -212,7 +209,7 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     Raises:
         ValueError: if an argument does not have the documented type, shape or range.
     """
-    return cast(PerListFunction[P], backend.without_autograph(function))
+    return cast(PerListFunction[P], names_arguments(function))
 
 
 def _spec_of(
@@ -358,7 +355,8 @@ def _ranked_lists(
 
 # Keras saves a function by its module and its name.
 for _name in set(__all__) - {"rank"}:
-    globals()[_name].__qualname__ = globals()[_name].__name__ = _name
+    for _function in (globals()[_name], globals()[_name].__wrapped__):
+        _function.__qualname__ = _function.__name__ = _name
 
 
 if not TYPE_CHECKING:

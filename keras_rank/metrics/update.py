@@ -159,9 +159,13 @@ def values_of(
         y_true.check_alone(y_pred, sample_weight)
         _check_reads(metric, y_true)
         return backend.enter(_values_of_ranked, spec, *y_true.fresh())
-    reading = _read([metric], y_true, y_pred, sample_weight)
-    if not metric.sparse_labels:
+    if metric.sparse_labels:
+        reading = read_sparse(y_true, y_pred, sample_weight)
+    else:
+        reading = read(y_true, y_pred, sample_weight, metric.takes_subtopics)
         warn(warnings_of_rows(reading))
+    if metric._compares_labels:
+        check_told_apart(reading.labels)
     batch = reading.batch
     key = shuffle_key(metric._ties, seed, batch.labels, batch.scores)
     if not backend.is_ours(spec):
@@ -171,20 +175,6 @@ def values_of(
     padded = bucket_shapes(batch, metric.sparse_labels)
     values = backend.enter(_values_of_batch, spec, padded, (key,))
     return first_rows(values, shape_of(batch.labels)[0])
-
-
-def _read(
-    metrics: Sequence[PerListMetric], y_true: Any, y_pred: Any, sample_weight: Any
-) -> Reading:
-    """Reads lists for metrics that share their inputs."""
-    if metrics[0].sparse_labels:
-        reading = read_sparse(y_true, y_pred, sample_weight)
-    else:
-        takes_subtopics = all(metric.takes_subtopics for metric in metrics)
-        reading = read(y_true, y_pred, sample_weight, takes_subtopics)
-    if any(metric._compares_labels for metric in metrics):
-        check_told_apart(reading.labels)
-    return reading
 
 
 def _batches(
@@ -198,7 +188,15 @@ def _batches(
     """Reads the lists once for all metrics that share their inputs."""
     messages = list[str]()
     for (sparse_labels, _), members in alike(metrics).items():
-        reading = _read(members, y_true, y_pred, sample_weight)
+        if sparse_labels:
+            reading = read_sparse(y_true, y_pred, sample_weight)
+        else:
+            takes_subtopics = False not in {m.takes_subtopics for m in members}
+            reading = read(y_true, y_pred, sample_weight, takes_subtopics)
+        for metric in members:
+            if metric._compares_labels:
+                check_told_apart(reading.labels)
+                break
         is_single = tuple(reading.batch.scores.shape) == (1, 1)
         if not is_single and has_first_batch(members):
             messages += warnings_of_first_batch(
