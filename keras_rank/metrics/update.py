@@ -18,7 +18,6 @@ from keras_rank.lists.first_batch import (
 )
 from keras_rank.lists.reading import (
     RawBatch,
-    Reading,
     check_told_apart,
     read,
     read_sparse,
