@@ -751,6 +751,13 @@ def test_columns_of_lists(form):
     assert found_in(*tables) == pytest.approx(MEANS)
 
 
+def test_columns_of_lists_of_two_are_no_pairs():
+    columns = {"query_id": [1, 2], "item_id": [[5, 6], [7, 8]]}
+    assert mrr({1: [6], 2: [7]}, columns) == (1 / 2 + 1) / 2
+    scored = {**columns, "score": [[1, 2], [3, 4]]}
+    assert mrr({1: [6], 2: [7]}, scored) == (1 + 1 / 2) / 2
+
+
 def test_columns_of_lists_in_files(tmp_path, capsys):
     for name, lists in (("qrels", RELEVANT), ("run", LISTS)):
         rows = [{"query_id": q, "item_id": x, "notes": ["n"]} for q, x in lists.items()]
@@ -871,8 +878,9 @@ def test_duplicates_without_a_score():
     run = {"query_id": [1, 1, 1], "item_id": [7, 7, 8], "score": [np.nan, 0.5, 0.1]}
     for duplicates, expected in (("first", 0.0), ("max", 1.0)):
         assert mrr({1: [7]}, run, duplicates=duplicates) == expected
+        assert mrr({1: [7, 7]}, run, duplicates=duplicates) == expected
     with raises("`qrels` should have each item of a query once"):
-        mrr({1: [7, 7]}, run, duplicates="max")
+        mrr({1: [7, 7]}, {1: [7]})
 
 
 def test_missing_queries_may_be_skipped():

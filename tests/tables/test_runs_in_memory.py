@@ -382,8 +382,10 @@ def test_what_is_no_number_is_named(value, others):
 def test_numbers_in_the_place_of_lists():
     qrels, pairs = {"q": ["a"]}, [("a", 0.5), ("b", 0.4)]
     for found in (pairs, [list(x) for x in pairs], tuple(pairs)):
+        assert mrr(qrels, {"q": found}) == 1.0
+    for judged in (pairs, [list(x) for x in pairs], tuple(pairs)):
         with raises("query 'q', of which `dict` makes a dict of items and numbers"):
-            mrr(qrels, {"q": found})
+            mrr({"q": judged}, qrels)
     with raises("for the query 'q'"):
         mrr({"q": pd.Series({"a": 1, "b": 0})}, qrels)
     assert mrr({"q": pd.Series(["a"], index=[7])}, {"q": dict(pairs)}) == 1.0
