@@ -571,7 +571,12 @@ NO_PAIRS = [
     (
         {"1": ["a"]},
         {"1": [("a", 0.9)], "2": ["a"]},
-        "Received: ['a'], for the query '2'",
+        "for the query '2'; all queries should have ids only, or all ids with scores",
+    ),
+    (
+        {"1": {"a": 1}, "2": ["a"]},
+        {"1": ["a"]},
+        "for the query '2'; all queries should have ids only, or all ids with labels",
     ),
     ({"1": ["a"]}, {"1": [("a", 0.9), "b"]}, PAIRED),
     ({"1": ["a"]}, {"1": ("a", 0.9)}, "Received: ('a', 0.9), for the query '1'"),
