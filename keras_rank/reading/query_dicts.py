@@ -263,7 +263,9 @@ def not_understood(name: str, query: Any, items: Any) -> ValueError:
 
 
 def _is_list_of_ids(x: Any) -> bool:
-    return _is_list(x) and all(map(is_id, x))
+    """Whether a value is a list of ids of one kind."""
+    kinds = {isinstance(id_, str | bytes) for id_ in x} if _is_list(x) else set()
+    return len(kinds) == 1 and all(map(is_id, x))
 
 
 def no_subtopics(received: str) -> ValueError:

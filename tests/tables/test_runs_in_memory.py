@@ -593,6 +593,7 @@ NO_PAIRS = [
     ({"1": [[1, 2], [3, 4]]}, {"1": [1]}, SUBTOPICS),
     ({"1": [("a", 1), ("b", 0)]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
     ({"1": [["a", 0.5], ["b", 1.0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
+    ({"1": [["a", 1], ["b", 0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
 ]
 
 
