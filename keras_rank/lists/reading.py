@@ -288,7 +288,7 @@ def read_ids(
         scores: the shape of the scores, if there are any.
     """
     ids, labels, mask = look_at_ids(argument, value, items)
-    check_not_one_hot(ids, scores)
+    check_not_one_hot(value, ids, labels, scores)
     require_same_lengths(ids, labels, mask)
     x = _lists(as_ids(ids, items))
     parts = [None if part is None else _lists(part) for part in (labels, mask)]
