@@ -121,7 +121,8 @@ def read(
     batch = RawBatch(labels, scores, mask, weights, layer_mask=layer_mask)
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
-    check_largest_weight(batch.weights, batch.labels, batch.mask, batch.layer_mask)
+    if weights is not None:
+        check_largest_weight(batch.weights, batch.labels, batch.mask, layer_mask)
     return Reading(batch, y_true, are_lists or y_pred.lengths is not None)
 
 
