@@ -13,7 +13,7 @@ _SEPARATORS = re.compile(r"""[\s\[\]{}(),;|"']+""")
 _SPACE = re.compile(r"[\s\[\]{}]")
 # A list as Python and JSON write it, or a tuple, or a set.
 _LIST = re.compile(r"\s*(\[.*\]|[({].*,.*[)}])\s*")
-# What may be wrong with ids, and what to do.
+# Problems of ids, and their remedies.
 _SEVERAL = "may be several ids"
 _PADDED = "start or end with white space"
 _ADVICE = {
