@@ -187,7 +187,8 @@ def _of_weights(weights: Array, is_item: Array | None) -> Iterator[str]:
     if weights.shape != is_used.shape:
         # Weights of lists: of those that have any item.
         keep = weights.ndim == 2 and is_used.ndim == 2
-        is_used = is_used.any(axis=1, keepdims=True) if keep else is_used.any()
+        axis = 1 if keep else None
+        is_used = np.asarray(is_used.any(axis=axis, keepdims=keep))
     for name, number in (
         ("NaN", np.sum(np.isnan(weights) & is_used)),
         ("negative weights", np.sum((weights < 0) & is_used)),
