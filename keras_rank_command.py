@@ -163,15 +163,15 @@ def _check_paths(parsed: argparse.Namespace) -> None:
     inputs = [("files", file) for file in parsed.files]
     inputs += [(f"--{x}", options.get(x)) for x in ("qrels", "baseline")]
     inputs = [(argument, file) for argument, file in inputs if file is not None]
-    for argument, file in inputs:
-        if file != "-":
-            paths["matching_files"](argument, file)
     streams = [file for _, file in inputs if file in _STREAMS]
     if len(streams) > 1:
         raise ValueError(
             "Standard input should be given once, as it can be read only once. "
             f"Received: {' and '.join(streams)}"
         )
+    for argument, file in inputs:
+        if file != "-":
+            paths["matching_files"](argument, file)
     if options.get("per_list") is not None:
         # `compare` recognizes such a file by its suffix.
         paths["check_output"]("--per-list", parsed.per_list, (".parquet",))

@@ -1,6 +1,5 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
-import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -59,9 +58,10 @@ else:
         # extra. Without the extra, `hasattr` returns False.
         if name == "evaluation":
             try:
-                return _importlib.import_module(f"{__name__}.evaluation")
+                import keras_rank.evaluation
             except ImportError as error:
                 raise AttributeError(str(error)) from error
+            return keras_rank.evaluation
         rooms = [functional, metrics] if name.islower() else [metrics, functional]
         inner = [
             f"{room.__name__}.{each}"

@@ -33,8 +33,6 @@ def warnings_of_first_batch(
     """
     given = reading.batch
     weights = None if given.weights is None else _values(given.weights)
-    if warns_of_weights and weights is not None:
-        yield from _of_weights(weights)
     if not sparse_labels:
         yield from warnings_of_rows(reading)
     is_weighted = _is_weighted(given, weights)
@@ -43,6 +41,9 @@ def warnings_of_first_batch(
     )
     labels = given.grades if sparse_labels else given.labels
     labels = None if labels is None else _values(labels)
+    if warns_of_weights and weights is not None:
+        is_kept_by_mask = None if sparse_labels else _kept_by_masks(given, labels)
+        yield from _of_weights(weights, is_kept_by_mask)
     if labels is not None and is_kept is not None:
         yield from _of_labels(labels, is_kept, sparse_labels, metrics)
     if sparse_labels:
@@ -169,11 +170,28 @@ def _of_low_ids(given: RawBatch) -> Iterator[str]:
         )
 
 
-def _of_weights(weights: Array) -> Iterator[str]:
-    """Yields warnings about weights that are NaN or negative."""
+def _kept_by_masks(given: RawBatch, labels: Array | None) -> Array | None:
+    """Returns where labels and masks leave an item, `None` if that is not visible."""
+    masks = _all_of(np.array(True), given.mask, given.layer_mask)
+    return None if labels is None else _is_item(labels, masks)
+
+
+def _of_weights(weights: Array, is_item: Array | None) -> Iterator[str]:
+    """Yields warnings about weights of items that are NaN or negative.
+
+    Args:
+        weights: the weights.
+        is_item: where the items are, or `None` if that is not known.
+    """
+    is_used = np.array(True) if is_item is None else is_item
+    if weights.shape != is_used.shape:
+        # Weights of lists: of those that have any item.
+        keep = weights.ndim == 2 and is_used.ndim == 2
+        axis = 1 if keep else None
+        is_used = np.asarray(is_used.any(axis=axis, keepdims=keep))
     for name, number in (
-        ("NaN", np.sum(np.isnan(weights))),
-        ("negative weights", np.sum(weights < 0)),
+        ("NaN", np.sum(np.isnan(weights) & is_used)),
+        ("negative weights", np.sum((weights < 0) & is_used)),
     ):
         if number:
             yield (

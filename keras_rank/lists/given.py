@@ -323,7 +323,7 @@ def _array(argument: str, value: Any) -> Any:
         for part in keras.tree.flatten(value):
             if form_of(part) == "symbolic":
                 raise _symbolic_error(argument, part) from None
-        # For example a list of tensors in a graph, which the backend can stack.
+        # The backend can stack some other lists, such as tensors of a graph.
         try:
             return ops.convert_to_tensor(value)
         except Exception as error:

@@ -18,7 +18,13 @@ from keras_rank.lists.given import (
     parts_of,
     refused,
 )
-from keras_rank.lists.tensors import as_tensor, cast, dtype_name, shape_of
+from keras_rank.lists.tensors import (
+    as_tensor,
+    cast,
+    dtype_name,
+    shape_of,
+    sizes_agree,
+)
 
 # The id of a relevant item that is not in the catalogue: it is never found.
 NO_CANDIDATE = -2
@@ -169,28 +175,33 @@ def as_ids(given: Given, items: int | None) -> Given:
     return given._replace(numbers=numbers)
 
 
-def check_not_one_hot(given: Given, scores: Sequence[int | None]) -> None:
+def check_not_one_hot(
+    value: Any, ids: Given, labels: Given | None, scores: Sequence[int | None]
+) -> None:
     """Raises for ids that are floats, one for each score, in code that is compiled.
 
     Values can't be seen there that would tell ids from a one-hot matrix. Integers are
-    accepted, as a list of a small catalogue may have as many targets as items.
+    accepted, as a list of a small catalogue may have as many targets as items. So are
+    ids with labels, or named "ids" in a dict, which no matrix has.
 
     Args:
-        given: the ids.
+        value: what the user passed.
+        ids: the ids.
+        labels: their labels, or `None`.
         scores: the shape of the scores.
     """
-    x = given.numbers
-    if tuple(given.shape) != tuple(scores) or (scores[-1] or 0) < 2:
+    x, items = ids.numbers, scores[-1] if scores else None
+    if labels is not None or (is_dict(value) and "ids" in value) or (items or 0) < 2:
+        return
+    if ids.shape[-1:] != (items,) or not sizes_agree(ids.shape, scores):
         return
     if backend.is_concrete(x) or isinstance(x, keras.KerasTensor):
         return
     is_float = dtype_name(x).startswith(("float", "bfloat"))
     if is_float and not backend.has_no_data(x):
-        received = (
-            f"{given.argument} of dtype {dtype_name(x)} and shape {given.shape}, "
-        )
+        received = f"{ids.argument} of dtype {dtype_name(x)} and shape {ids.shape}, "
         received += "which is that of `y_pred`"
-        raise refused(given.argument, f"hold {_IDS}", received)
+        raise refused(ids.argument, f"hold {_IDS}", received)
 
 
 def _check_dtype(argument: str, dtype: str, items: int | None) -> None:

@@ -64,7 +64,7 @@ def lists_of_positions(
     if not is_dict(y_true) and labels is None:
         _check_no_pairs(ids, len(scores.shape))
     require_same_lengths(scores, ids, labels, mask, weights)
-    check_not_one_hot(ids, scores.shape)
+    check_not_one_hot(y_true, ids, labels, scores.shape)
     ids = as_ids(ids, items)
     given = (ids, scores, mask, weights, labels)
     parts = [None if x is None else x.tensor() for x in given]

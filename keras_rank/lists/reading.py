@@ -121,7 +121,8 @@ def read(
     batch = RawBatch(labels, scores, mask, weights, layer_mask=layer_mask)
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
-    check_largest_weight(batch.weights, batch.labels, batch.mask, batch.layer_mask)
+    if weights is not None:
+        check_largest_weight(batch.weights, batch.labels, batch.mask, layer_mask)
     return Reading(batch, y_true, are_lists or y_pred.lengths is not None)
 
 
@@ -288,7 +289,7 @@ def read_ids(
         scores: the shape of the scores, if there are any.
     """
     ids, labels, mask = look_at_ids(argument, value, items)
-    check_not_one_hot(ids, scores)
+    check_not_one_hot(value, ids, labels, scores)
     require_same_lengths(ids, labels, mask)
     x = _lists(as_ids(ids, items))
     parts = [None if part is None else _lists(part) for part in (labels, mask)]

@@ -84,7 +84,7 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
 }
 # The names of metrics by their lower case, in which strings may have them.
 _BY_LOWER_CASE = {name.lower(): name for name in BY_NAME}
-# How many names the error for an unknown string shows.
+# The number of names that the error for an unknown string lists.
 _SHOWN = 10
 
 # Those that no string can stand for, as they need an array.

@@ -143,8 +143,10 @@ class PerListMetric(OrderedMetric):
     def _are_relevant_from(self, label: float) -> bool:
         """Returns whether all labels from this one on are relevant, and equal so."""
         threshold = self.relevance_threshold
+        # A user's formula may read labels.
+        is_ours = type(self).compute.__module__.startswith("keras_rank.")
         is_binary = self._relevance.is_binary and not self._has_own_relevance
-        if self._is_graded or self._compares_labels or not is_binary:
+        if self._is_graded or self._compares_labels or not (is_ours and is_binary):
             return False
         return label >= (SMALLEST_LABEL if threshold is None else threshold)
 

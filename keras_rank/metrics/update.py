@@ -185,7 +185,7 @@ def _batches(
     warns_of_weights: bool = True,
 ) -> Iterator[tuple[list[PerListMetric], RawBatch]]:
     """Reads the lists once for all metrics that share their inputs."""
-    messages = list[str]()
+    messages: list[str] = []
     for (sparse_labels, _), members in alike(metrics).items():
         if sparse_labels:
             reading = read_sparse(y_true, y_pred, sample_weight)

@@ -18,7 +18,7 @@ class ArrowPart(Part):
     Args:
         connection: a DuckDB.
         name: as for `Part`.
-        source: the table.
+        source: a table, data set or stream of Arrow, or a relation of DuckDB.
         file: as for `Part`.
     """
 
@@ -26,12 +26,15 @@ class ArrowPart(Part):
         self,
         connection: Connection,
         name: str,
-        source: pa.Table | dataset.Dataset | pa.RecordBatchReader,
+        source: Any,
         file: str = "",
     ) -> None:
-        super().__init__(name, source.schema.names, file)
+        # A connection of DuckDB has one open result, so a relation is opened last.
+        is_relation = isinstance(source, Relation)
+        empty = source.limit(0).to_arrow_table() if is_relation else source
+        super().__init__(name, empty.schema.names, file)
         self._connection, self._source = connection, source
-        self._schema = pa.schema(map(_without_half, source.schema))
+        self._schema = pa.schema(map(_without_half, empty.schema))
 
     def type_of(self, place: int) -> str:
         if place >= len(self._schema):
@@ -50,6 +53,8 @@ class ArrowPart(Part):
         # One is read in any case, as all others may be those of folders.
         read = sorted({x for x in (*places, 0) if x < len(self._schema)})
         chosen, source = [self._schema.field(x) for x in read], self._source
+        if isinstance(source, Relation):
+            source = source.to_arrow_reader()
         if isinstance(source, dataset.Dataset):
             source = source.scanner([field.name for field in chosen]).to_reader()
         elif isinstance(source, pa.Table):

@@ -131,6 +131,12 @@ def beginning(file: str | bytes) -> bytes:
 def text_of(argument: str, file: str | bytes) -> str:
     """The first lines of a text file. Raises for other files."""
     first = beginning(file)
+    # The mark of UTF-32 starts with the one of UTF-16.
+    if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        raise ValueError(
+            f"`{argument}` should be text in UTF-8 or a table. Received: "
+            f"{named(file)}, which is text in UTF-32: save it as UTF-8"
+        )
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError(
             f"`{argument}` should be text in UTF-8 or a table. Received: "

@@ -7,6 +7,7 @@ import difflib
 import glob
 import os
 import pathlib
+import stat
 from collections.abc import Sequence
 
 
@@ -33,6 +34,12 @@ def matching_files(argument: str, path: str) -> list[str]:
             raise ValueError(
                 f"`{argument}` should be files. Received: {file!r}, which is a folder: "
                 f"give {os.path.join(file, '*.parquet')!r} for the files in it"
+            )
+        if os.path.exists(file) and stat.S_ISFIFO(os.stat(file).st_mode):
+            raise ValueError(
+                f"`{argument}` should be files that can be read several times. "
+                f"Received: {file!r}, which is a pipe: give '-' for a run from "
+                "standard input, or write a file"
             )
         if not os.access(file, os.R_OK):
             is_there = os.path.exists(file)

@@ -252,6 +252,9 @@ def not_understood(name: str, query: Any, items: Any) -> ValueError:
         )
     elif name == "run" and any(map(_is_list, values)):
         hint = "; pairs have an item and its score, in this order, for all queries"
+    elif values and all(map(is_id, values)):
+        numbers_ = "labels" if name == "qrels" else "scores, as a dict or pairs"
+        hint = f"; all queries should have ids only, or all ids with {numbers_}"
     return ValueError(
         f"`{name}` should be a dict of columns, or have a dict of items and numbers "
         f"for each query, or ids for each: {_ACCEPTED[name]}. Received: "
@@ -260,7 +263,9 @@ def not_understood(name: str, query: Any, items: Any) -> ValueError:
 
 
 def _is_list_of_ids(x: Any) -> bool:
-    return _is_list(x) and all(map(is_id, x))
+    """Whether a value is a list of ids of one kind."""
+    kinds = {isinstance(id_, str | bytes) for id_ in x} if _is_list(x) else set()
+    return len(kinds) == 1 and all(map(is_id, x))
 
 
 def no_subtopics(received: str) -> ValueError:

@@ -328,7 +328,7 @@ def _warnings_of(connection: Connection, side: _Side) -> list[str]:
         side.name,
         files.named(side.source),
         connection.table(side.name),
-        [connection.table(name) for (name,) in tables if name in ("qrels", "run")],
+        [connection.table(x) for (x,) in tables if x in {*NUMBERS} - {side.name}],
         is_csv=isinstance(side.parts[0], CsvPart),
     )
 

@@ -7,7 +7,6 @@ information, or not at all. Ids are read as written.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from keras import ops
@@ -101,11 +100,10 @@ def parts_of(
 
 
 def _tabular(argument: str, source: Any) -> Any:
-    """Returns a table in memory as one of Arrow."""
-    if isinstance(source, pa.Table | pa.RecordBatchReader | dataset.Dataset):
+    """Returns a table in memory as one of Arrow, or a relation of DuckDB."""
+    of_arrow = pa.Table | pa.RecordBatchReader | dataset.Dataset
+    if isinstance(source, of_arrow | engine.Relation):
         return source
-    if isinstance(source, duckdb.DuckDBPyRelation):
-        return source.to_arrow_reader()
     is_series = argument != "rows" and hasattr(source, "to_list")
     is_table = hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)
     if is_series or not is_table:

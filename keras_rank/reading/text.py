@@ -162,11 +162,16 @@ class TextPart(Part):
         )
         return numbered(self.connection.from_arrow(reader))
 
-    def _contains(self, character: bytes) -> bool:
-        """Returns whether the file contains a character."""
+    def _contains(self, *texts: bytes) -> bool:
+        """Returns whether the file, after a line feed, contains one of short texts."""
+        last = b"\n"
         with files.opened(self.file) as stream:
-            blocks = iter(lambda: stream.read(_BLOCK), b"")
-            return any(character in block for block in blocks)
+            while block := stream.read(_BLOCK):
+                block = last + block
+                if any(text in block for text in texts):
+                    return True
+                last = block[-1:]
+        return False
 
     def _lines(self) -> Relation:
         """Returns each `line` and the number of its `row`."""
@@ -282,7 +287,7 @@ class LinesPart(TextPart):
 
     def warnings(self) -> list[str]:
         """Counts the comments that have all fields, as if an id started with `#`."""
-        if not self._contains(b"#"):
+        if not self._contains(b"\n#", b"\r#"):
             return []
         # A `#` followed by white space is no id.
         is_like = f"{self._is_whole()} AND fields[1] <> '#'"

@@ -748,4 +748,6 @@ def test_infinite_embeddings_are_not_warned_about(recwarn):
     candidates = np.ones((60, 4), "float32")
     candidates[:2, 0] = np.inf, -np.inf
     catalogue.evaluate(np.arange(30, 40), np.ones((10, 4)), candidates, ["mrr"])
+    half = np.ones((70_000, 4), "float16")
+    catalogue.evaluate(np.arange(10), np.ones((10, 4), "float16"), half, ["mrr"])
     assert not [x for x in recwarn if "NaN" in str(x.message)]

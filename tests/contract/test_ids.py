@@ -286,6 +286,14 @@ def test_a_one_hot_matrix_of_floats_is_an_error_in_compiled_code(way):
     assert_equal(found, recall(ids))
     narrow = ops.convert_to_tensor(np.array([[0.0, -1.0], [1.0, 2.0], [2.0, 1.0]]))
     assert_equal(compiled.function(way, recall)(narrow), recall(narrow))
+    # Ids that a dict names, and ids stacked with their labels, are no matrix.
+    floats = ops.cast(ids, "float32")
+    for given in (
+        lambda x: recall({"ids": x}),
+        lambda x: recall({"ids": x, "labels": ops.ones_like(x)}),
+        lambda x: recall(ops.stack([x, ops.ones_like(x)], axis=-1)),
+    ):
+        assert_equal(compiled.function(way, given)(floats), recall(ids))
 
 
 SQUARE = np.array([[3.0, 1.0, 2.0], [1.0, 3.0, 2.0], [2.0, 1.0, 3.0]], "float32")

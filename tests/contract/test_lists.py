@@ -390,6 +390,15 @@ BELOW = "Labels below 0 are padding, and some are not -1"
 NONE = "1 of 2 lists have no relevant item, as all their ids are -1, and count as 0"
 NAN = "`sample_weight` has NaN in the first batch: 1 of 2"
 WRAPPED = "Ids below -1 are no targets, as -1 is: the lowest is -7"
+
+
+class TopLabel(metrics.RankingMetric):
+    """The label of the first item: a formula that reads graded labels."""
+
+    def compute(self, lists, ranking):
+        return ranking.take(lists.labels)[:, 0]
+
+
 NO_RANK = "`y_pred` has 3 NaN among 4 scores of the first batch"
 RELEVANT = "All items are relevant to 'mrr': labels are 1 to 5 in the first batch"
 NEGATIVE = "`sample_weight` has negative weights in the first batch: 1 of 2"
@@ -417,6 +426,9 @@ WARNINGS = [
     (metrics.MeanReciprocalRank(), ([[0, 0, 0, 1]], ODD), NO_RANK),
     (metrics.HitRate(1, **IDS), ([1], ODD), NO_RANK),
     (metrics.Coverage(1, 4), ([[0, 0, 0, 1]], ODD), NO_RANK),
+    (metrics.NDCG(), ([[1, 0, -1]], [[3, 2, 1]], [[1, 1, -1]]), None),
+    (metrics.NDCG(), ([[1, 0], [-1, -1]], HALF, [1.0, np.nan]), None),
+    (TopLabel(), (RATINGS, HALF), None),
     (metrics.NDCG(), ([[-1, 0, 0, 1]], [[np.nan, -np.inf, 2, 3]]), None),
     (metrics.NDCG(), ([[1, 0, 0, 1]], [[np.nan, 1, 2, 3]], [[0, 1, 1, 1]]), None),
     (metrics.MeanReciprocalRank(), (RATINGS, HALF), RELEVANT),

@@ -235,6 +235,7 @@ def test_a_data_set_may_be_shuffled(data):
     assert shuffled.read == 2 * (1 + len(shuffled))
 
 
+@pytest.mark.filterwarnings("ignore:`y_pred` has .* NaN")
 def test_rows_without_a_rank(data):
     """Labels of -1 are padding, and scores of NaN are not retrieved."""
     x, labels, ids = data

@@ -858,6 +858,8 @@ def test_pytrec_eval(lists):
     labels = np.where(is_judged, np.maximum(judgments, 0), 0)
     scores = np.where(is_retrieved, ties, -np.inf)
     qrels, run = by_query(judgments, is_judged), by_query(ties, is_retrieved)
+    # To bpref, an item without a judgment, or with one below 0, is padding.
+    known = np.where(is_judged, np.maximum(judgments, -1), -1)
     cutoffs, library = (K, 20), "trec_eval and pytrec_eval"
     asked = {row.replace("10", str(k)) for row in ROWS[library] for k in cutoffs}
     topics = pytrec_eval.RelevanceEvaluator(qrels, asked).evaluate(run).values()
@@ -867,7 +869,7 @@ def test_pytrec_eval(lists):
 
     for k in cutoffs:
         for row in ROWS["trec_eval and pytrec_eval"]:
-            judged = np.where(is_judged, judgments, -1) if row == "bpref" else labels
+            judged = known if row == "bpref" else labels
             agree(named(library, row, k), mean_of(row, k), (judged, scores), 1e-5)
         for row, measure in (
             ("NDCG@10, ndcg_at_10", "ndcg_cut.10"),

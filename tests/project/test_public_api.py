@@ -68,7 +68,9 @@ def imports_of(path):
     """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
+            is_lazy = names == [LAZY] and place(path) == "__init__.py"
+            yield from () if is_lazy else names
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"

@@ -299,6 +299,14 @@ def test_text_in_utf_16(tmp_path):
                     evaluate(file, ["mrr"])
 
 
+def test_text_in_utf_32(tmp_path):
+    for encoding, mark in (("le", codecs.BOM_UTF32_LE), ("be", codecs.BOM_UTF32_BE)):
+        file = tmp_path / "rows.csv"
+        file.write_bytes(mark + "query_id,label\n1,1\n".encode(f"utf-32-{encoding}"))
+        with raises(f"Received: {file}, which is text in UTF-32: save it as UTF-8"):
+            evaluate(file, ["mrr"])
+
+
 def evaluated(**columns):
     """What keeps all columns that are none of the default ones."""
     keep = [name for name in columns if name not in ROWS]

@@ -595,6 +595,12 @@ def test_paths_are_checked_without_keras(line, message):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="which is a pipe: give '-' for a run from"):
+        evaluate(tmp_path / "pipe", ["mrr"])
+
+
 def test_a_file_without_permission(command, monkeypatch):
     monkeypatch.setattr(os, "access", lambda file, _: file != "run")
     line = "evaluate qrels run -m mrr"

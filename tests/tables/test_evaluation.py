@@ -64,7 +64,7 @@ def rows_with_weights(weights):
 
 @pytest.mark.parametrize("weights", [[1e30, 1e20, 1.0], [np.inf, 1.0, 1.0]])
 def test_weights_above_the_limit_are_an_error(weights):
-    with raises(r"`weight` should name a column of weights of at most 2\*\*50"):
+    with raises("`weight` should name a column of weights of at most 2**50"):
         evaluate(rows_with_weights(weights), ["mrr"], weight="weight")
 
 

@@ -182,7 +182,7 @@ WRONG = {
     "NumRel(rel=0)": "`rel` should be a positive integer. Received: rel=0",
     "IPrec(p=1)@0.1": "`IPrec` takes a cutoff after @, and the arguments rel. Received",
     **{
-        string: f"'tau']. Received: '{string}'"
+        string: f"r_precision. Received: '{string}'"
         for string in ("iprec@-0.1", "iprec@nan", "iprec", "iprec_0.1", "num_ret@10")
     },
     **dict.fromkeys(["num_rel(rel=2)", "NumQ(rel=2)"], "Received: "),

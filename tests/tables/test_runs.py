@@ -19,6 +19,7 @@ from tables import IN_MEMORY, checks, raises, rows_of, texts, write
 from keras_rank.evaluation import Evaluation, Table, evaluate, evaluate_run
 from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
+from keras_rank.reading.text import LinesPart
 from keras_rank.utils import targets_from_qrels
 
 
@@ -596,6 +597,34 @@ def test_ids_with_spaces():
     assert not merged(evaluate_run(films, films, ["mrr"]))
 
 
+@pytest.mark.parametrize(
+    "id_", ["Paris, Texas", "Paris,_Texas", "doc1|0", "(1,2)", "Toy Story (1995)"]
+)
+def test_an_id_of_both_sides_is_one_id(tmp_path, id_):
+    items = [id_, "Paris", "Texas", "doc1", "0", "1", "2", "Toy"]
+    columns = {"query_id": ["1"] * 8, "item_id": items}
+    write(pa.table({**columns, "label": [1] * 8}), tmp_path / "qrels.csv")
+    write(pa.table({**columns, "score": [1.0] * 8}), tmp_path / "run.csv")
+    for qrels in (tmp_path / "qrels.csv", {"1": items}):
+        for run in (tmp_path / "run.csv", {"1": items}):
+            assert not merged(evaluate_run(qrels, run, ["mrr"]))
+
+
+def test_ids_of_csv_with_white_space_around_them(tmp_path):
+    (file,) = texts(tmp_path, **{"run.csv": "query_id,item_id,score\n1, a3,1\n"})
+    found = evaluate_run({"1": ["a3"]}, file, ["mrr"])
+    warning = "`run` has item ids that start or end with white space (1), such as ' a3'"
+    assert not merged(found)
+    assert [warning in x for x in found.warnings].count(True) == 1
+
+
+def test_many_ids_with_spaces(tmp_path):
+    rows = "".join(f"1,Title {i},1,.5\n" for i in range(2_500))
+    (file,) = texts(tmp_path, **{"rows.csv": f"query_id,item_id,label,score\n{rows}"})
+    (warning,) = merged(evaluate(file, ["mrr"], item="item_id"))
+    assert "several ids (at least 2000), such as 'Title " in warning
+
+
 def test_rows_with_several_ids_in_a_cell(tmp_path):
     text = "query_id,item_id,label,score\n1,a b,1,.5\n1,c d,1,.4\n1,c,0,.3\n"
     (file,) = texts(tmp_path, **{"rows.csv": text})
@@ -636,6 +665,18 @@ def test_comments_with_all_fields(tmp_path, capsys, name, comments, number):
     assert [x.startswith(warning) for x in warnings] == [True] * (number > 0)
     assert run_command(["evaluate", str(qrels), str(run), "-m", "mrr"]) == 0
     assert ("lines that start with #" in "".join(capsys.readouterr())) == (number > 0)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_comments_after_other_lines(tmp_path, end, monkeypatch):
+    (qrels,) = texts(tmp_path, qrels=f"1 0 d1 1{end}#covid 0 d1 1{end}")
+    # Where blocks end makes no difference.
+    for size in (1, 9, 10, 2**24):
+        with monkeypatch.context() as patched:
+            part = LinesPart(None, "qrels", str(qrels), ())
+            patched.setattr("keras_rank.reading.text._BLOCK", size)
+            assert part._contains(b"\n#", b"\r#")
+            assert not part._contains(b"\n0", b"\r0")
 
 
 def test_comments_in_files_of_fewer_fields(tmp_path):
@@ -749,6 +790,13 @@ def test_columns_of_lists(form):
     if form != "columns":
         tables = [IN_MEMORY[form](pa.table(x)) for x in tables]
     assert found_in(*tables) == pytest.approx(MEANS)
+
+
+def test_columns_of_lists_of_two_are_no_pairs():
+    columns = {"query_id": [1, 2], "item_id": [[5, 6], [7, 8]]}
+    assert mrr({1: [6], 2: [7]}, columns) == (1 / 2 + 1) / 2
+    scored = {**columns, "score": [[1, 2], [3, 4]]}
+    assert mrr({1: [6], 2: [7]}, scored) == (1 + 1 / 2) / 2
 
 
 def test_columns_of_lists_in_files(tmp_path, capsys):
@@ -871,8 +919,9 @@ def test_duplicates_without_a_score():
     run = {"query_id": [1, 1, 1], "item_id": [7, 7, 8], "score": [np.nan, 0.5, 0.1]}
     for duplicates, expected in (("first", 0.0), ("max", 1.0)):
         assert mrr({1: [7]}, run, duplicates=duplicates) == expected
+        assert mrr({1: [7, 7]}, run, duplicates=duplicates) == expected
     with raises("`qrels` should have each item of a query once"):
-        mrr({1: [7, 7]}, run, duplicates="max")
+        mrr({1: [7, 7]}, {1: [7]})
 
 
 def test_missing_queries_may_be_skipped():

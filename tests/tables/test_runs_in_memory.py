@@ -382,8 +382,10 @@ def test_what_is_no_number_is_named(value, others):
 def test_numbers_in_the_place_of_lists():
     qrels, pairs = {"q": ["a"]}, [("a", 0.5), ("b", 0.4)]
     for found in (pairs, [list(x) for x in pairs], tuple(pairs)):
+        assert mrr(qrels, {"q": found}) == 1.0
+    for judged in (pairs, [list(x) for x in pairs], tuple(pairs)):
         with raises("query 'q', of which `dict` makes a dict of items and numbers"):
-            mrr(qrels, {"q": found})
+            mrr({"q": judged}, qrels)
     with raises("for the query 'q'"):
         mrr({"q": pd.Series({"a": 1, "b": 0})}, qrels)
     assert mrr({"q": pd.Series(["a"], index=[7])}, {"q": dict(pairs)}) == 1.0
@@ -569,7 +571,12 @@ NO_PAIRS = [
     (
         {"1": ["a"]},
         {"1": [("a", 0.9)], "2": ["a"]},
-        "Received: ['a'], for the query '2'",
+        "for the query '2'; all queries should have ids only, or all ids with scores",
+    ),
+    (
+        {"1": {"a": 1}, "2": ["a"]},
+        {"1": ["a"]},
+        "for the query '2'; all queries should have ids only, or all ids with labels",
     ),
     ({"1": ["a"]}, {"1": [("a", 0.9), "b"]}, PAIRED),
     ({"1": ["a"]}, {"1": ("a", 0.9)}, "Received: ('a', 0.9), for the query '1'"),
@@ -586,6 +593,7 @@ NO_PAIRS = [
     ({"1": [[1, 2], [3, 4]]}, {"1": [1]}, SUBTOPICS),
     ({"1": [("a", 1), ("b", 0)]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
     ({"1": [["a", 0.5], ["b", 1.0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
+    ({"1": [["a", 1], ["b", 0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
 ]
 
 

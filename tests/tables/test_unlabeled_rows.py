@@ -52,7 +52,7 @@ def by_metrics(rows, names, weight=None):
     return [float(x) for x in group.result().values()]
 
 
-@pytest.mark.filterwarnings("ignore:Labels below 0 are padding")
+@pytest.mark.filterwarnings("ignore:Labels below 0 are padding|`sample_weight` has")
 @pytest.mark.parametrize("missing", [-1.0, -0.5, NAN])
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_the_number_is_that_of_fit(missing, weight):
