@@ -110,7 +110,6 @@ from keras_rank.lists.reading import RawBatch, read, read_sparse, tied_labels
 from keras_rank.lists.standardize import Kind, standardize
 from keras_rank.lists.targets import SparseLists
 from keras_rank.metrics.update import UpdateSpec, values_of
-from keras_rank.metrics.variables import for_a_group
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.spelling import no_attribute
@@ -224,9 +223,8 @@ def _spec_of(
 def _new_spec(
     metric_class: type[metrics.RankingMetric], items: tuple[tuple[str, Any], ...]
 ) -> UpdateSpec:
-    with for_a_group():
-        # Functions have seeds of their own.
-        return UpdateSpec.of([metric_class(**dict(items), seed=0)])
+    # The function has the seed.
+    return UpdateSpec.of([metric_class._as_member(**dict(items), seed=0)])
 
 
 # `typed`, as `k=True` is an error, and equal to `k=1`.

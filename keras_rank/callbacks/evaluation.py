@@ -96,8 +96,8 @@ class EpochEvaluation(Callback):
             return
         if sample_weight is not None:
             _warn_of_weights(sample_weight)
-        for metric in by_kind(self.metrics.members)[0]:
-            totals = ops.convert_to_numpy(sums.one(metric._slot).totals)
+        for index, metric in enumerate(by_kind(self.metrics.members)[0]):
+            totals = ops.convert_to_numpy(sums.one(index).totals)
             numbers = totals[:, LISTS].sum(axis=0).astype(int)
             empty = numbers[LISTS] - numbers[RELEVANT]
             # Any other value was chosen.

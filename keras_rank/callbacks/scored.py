@@ -69,7 +69,7 @@ class ScoredEvaluation(EpochEvaluation):
         """
         sums = sums_of(self.metrics, labels)
         for first, given in lists:
-            for slots, columns in columns_of(self.members, given, sums.whole):
-                sums.add(slots, columns, first)
+            for indices, columns in columns_of(self.members, given, sums.whole):
+                sums.add(indices, columns, first)
         self.warn_of_lists(sums.whole, sample_weight)
         return sums.results()

@@ -120,10 +120,10 @@ def add_lists(
         if warns:
             warn_of_copies(task, counts)
             warns = False
-        slots = [member._slot for member in members]
+        indices = [of_lists.index(member) for member in members]
         for first, lists, part in _parts(task.lists, counts, ties, k):
             ranked = ranked_by_counts(lists, part, ties, k, task.tied_labels)
-            sums.add(slots, columns_of_ranked(members, ranked), first)
+            sums.add(indices, columns_of_ranked(members, ranked), first)
     for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
         task = task_in(dtype)
         shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))

@@ -10,8 +10,8 @@ from keras import ops
 from keras_rank import state
 from keras_rank.arguments import adds_arguments
 from keras_rank.backends import Tensor, backend
-from keras_rank.formulas.exposure import intra_list_diversity, personalization
-from keras_rank.metrics.exposure import ExposureArguments, ExposureMetric, Form
+from keras_rank.formulas.exposure import mean_over_shown
+from keras_rank.metrics.base import ExposureArguments, ExposureMetric
 from keras_rank.metrics.popularity import numbers_of_items
 from keras_rank.metrics.saved_array import array_config, with_array
 from keras_rank.metrics.shown import Shown
@@ -33,10 +33,10 @@ class IntraListDiversity(ExposureMetric):
     sum of k vectors.
 
     Args:
+        k: positive int. The number of ranks that are shown.
         item_vectors: numbers of shape `(items, size)`: a vector for each item, such as
             an embedding, or 1 for each of its genres and 0 for the others. A saved
             metric holds them all.
-        k: positive int. The number of ranks that are shown.
         name: str. Defaults to `intra_list_diversity_at_k`.
         **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
@@ -47,7 +47,7 @@ class IntraListDiversity(ExposureMetric):
     Example:
 
     >>> genres = [[1, 0], [1, 0], [0, 1], [1, 1]]
-    >>> metric = keras_rank.metrics.IntraListDiversity(genres, k=2)
+    >>> metric = keras_rank.metrics.IntraListDiversity(k=2, item_vectors=genres)
     >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
     >>> float(metric.result())
     0.5
@@ -57,19 +57,20 @@ class IntraListDiversity(ExposureMetric):
         topic diversification", WWW 2005.
     """
 
-    _fits = "`item_vectors` should have a vector for each of the {} candidates. "
-    _fits += "Received: {} vectors"
-    _has_error = True
+    _size_error = (
+        "`item_vectors` should have a vector for each of the {} candidates. "
+        "Received: {} vectors"
+    )
 
     @adds_arguments(ExposureMetric.__init__)
     def __init__(
-        self, item_vectors: Any, k: int, **arguments: Unpack[ExposureArguments]
+        self, k: int, *, item_vectors: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
         accepted = "vectors of finite numbers"
         found = numbers_of_items("item_vectors", item_vectors, 2, accepted)
         self.item_vectors = found
-        super().__init__(k, len(found), **arguments)
-        self._width = found.shape[1]
+        super().__init__(k, items=len(found), **arguments)
+        self._numbers_per_item = found.shape[1]
         norms = np.sqrt(np.einsum("ij,ij->i", found, found, dtype="float64"))[:, None]
         units = np.pad(found / np.where(norms > 0, norms, 1), [(0, 1), (0, 0)])
         # Once, as there may be many.
@@ -86,14 +87,19 @@ class IntraListDiversity(ExposureMetric):
     def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**with_array(config, "item_vectors"))
 
-    def _forms(self, items: int) -> dict[str, Form]:
+    def standard_error(self) -> Tensor:
+        """Returns the standard error of the result, as that of `RankingMetric`."""
+        self._check_has_state("standard_error")
+        return self._error_of(self._values())
+
+    def _variable_specs(self, items: int) -> dict[str, tuple[tuple[int, ...], str]]:
         shape = state.SHAPE
         return {"totals": (shape, "float32"), "remainders": (shape[1:], "float32")}
 
-    def _with(self, sums: Sequence[Tensor], seen: Shown) -> list[Tensor]:
-        return backend.enter(_with_lists, self.k, seen.ids, self._unit_vectors, *sums)
+    def _add(self, sums: Sequence[Tensor], lists: Shown) -> list[Tensor]:
+        return backend.enter(_with_lists, self.k, lists.ids, self._unit_vectors, *sums)
 
-    def _of(self, sums: Sequence[Tensor]) -> Tensor:
+    def _result_of(self, sums: Sequence[Tensor]) -> Tensor:
         return backend.enter(state.mean, _MEAN, *sums)
 
     def _error_of(self, sums: Sequence[Tensor]) -> Tensor:
@@ -109,6 +115,31 @@ def _with_lists(
     values = backend.where(has_pairs, values, 0.0)
     columns = backend.library_of(values).stack([values, counts, counts, counts])
     return list(state.add(totals, remainders, columns)[:2])
+
+
+def intra_list_diversity(unit_vectors: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """One minus the mean of `dot(u_i, u_j)` over the pairs of shown items.
+
+    The sum over pairs is `(norm(sum(u_i))**2 - sum(norm(u_i)**2)) / 2`.
+
+    Args:
+        unit_vectors: tensor of shape `(items + 1, size)`. The last one is of zeros.
+        ids: int32 tensor of shape `(batch, k)`. Those of no item are padding.
+
+    Returns:
+        A tensor of shape `(batch,)`, and whether there are pairs.
+    """
+    items = unit_vectors.shape[0] - 1
+    is_shown = ops.logical_and(ids >= 0, ids < items)
+    rows = backend.where(is_shown, ids, items)
+    vectors = backend.take_rows(unit_vectors, rows)
+    of_sum = ops.sum(ops.sum(vectors, axis=1) ** 2, axis=1)
+    similar = of_sum - ops.sum(vectors**2, axis=(1, 2))
+    number = ops.sum(ops.cast(is_shown, similar.dtype), axis=1)
+    pairs = number * (number - 1.0)
+    # Rounding errors would make it less than 0 for equal vectors.
+    diversity = ops.clip(1.0 - similar / backend.maximum(pairs, 1.0), 0.0, 2.0)
+    return diversity, pairs > 0.0
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -146,15 +177,18 @@ class Personalization(ExposureMetric):
 
     base_name = "personalization"
 
-    _formula = staticmethod(personalization)
+    @staticmethod
+    def compute(counts: Tensor, lists: Tensor) -> Tensor:
+        without = mean_over_shown(counts, lists - counts)
+        return without / ops.cast(backend.maximum(lists - 1, 1), "float32")
 
-    def _forms(self, items: int) -> dict[str, Form]:
-        return {**super()._forms(items), "lists_shown": ((), "int32")}
+    def _variable_specs(self, items: int) -> dict[str, tuple[tuple[int, ...], str]]:
+        return {**super()._variable_specs(items), "lists_shown": ((), "int32")}
 
-    def _with(self, sums: Sequence[Tensor], seen: Shown) -> list[Tensor]:
-        counts, lists = sums
-        more = backend.enter(_number_of_lists, self.k, seen.ids)
-        return [*super()._with([counts], seen), lists + more]
+    def _add(self, sums: Sequence[Tensor], lists: Shown) -> list[Tensor]:
+        counts, number = sums
+        more = backend.enter(_number_of_lists, self.k, lists.ids)
+        return [*super()._add([counts], lists), number + more]
 
 
 def _number_of_lists(k: int, ids: Tensor) -> Tensor:

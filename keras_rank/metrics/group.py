@@ -1,35 +1,35 @@
 """Many metrics as one that orders each batch once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 
 from keras_rank import state
-from keras_rank.arguments import check_flag, names_arguments
-from keras_rank.backends import Tensor
-from keras_rank.metrics import exposure, update
-from keras_rank.metrics.base import RankingMetric
-from keras_rank.metrics.exposure import ExposureMetric
+from keras_rank.arguments import check_flag
+from keras_rank.backends import Tensor, backend
+from keras_rank.metrics import shown, update
+from keras_rank.metrics.base import ExposureMetric, RankingMetric
+from keras_rank.metrics.diversity import IntraListDiversity
 from keras_rank.metrics.names import Member, metric_of, parts_of
 from keras_rank.metrics.variables import (
-    Place,
-    PlacedMetric,
     State,
-    Sums,
+    SumVariable,
     assign,
-    for_a_group,
-    place,
+    list_sums,
+    name_with_path,
+    set_paths,
+    state_of,
 )
 
 # The name of the standard error of a result.
 _ERROR = "{}_stderr"
-# The sums of metrics of exposure.
-SumsByName = dict[str, list[Tensor]]
+# The sums of each metric of exposure.
+ExposureSums = Mapping[str, Sequence[Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class RankingMetrics(PlacedMetric):
+class RankingMetrics(keras.metrics.Metric):
     """Computes many metrics at little more than the cost of one.
 
     Each batch is checked once, and ordered once for all members with the same tie rule,
@@ -43,7 +43,8 @@ class RankingMetrics(PlacedMetric):
     `ReduceLROnPlateau` can monitor that one in their automatic mode. For any other, set
     their `mode="max"` (`"min"` for `arp` and `fall_out`).
 
-    Members without a `seed` share one, so that they share the order too.
+    Members without a `seed` share one, so that they share the order too. The group has
+    the sums of all members: `metrics` that are instances are copied without theirs.
 
     Args:
         metrics: list of ranking metrics: instances, their configs, or strings of a
@@ -71,7 +72,8 @@ class RankingMetrics(PlacedMetric):
     {'ndcg_at_2': '0.8262', 'mrr': '1.0000'}
     """
 
-    @names_arguments
+    name = name_with_path
+
     def __init__(
         self,
         metrics: Member | Sequence[Member | str | dict[str, Any]],
@@ -80,14 +82,15 @@ class RankingMetrics(PlacedMetric):
         standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
-        members = [_member(metric) for metric in listed(metrics)]
+        given = listed(metrics)
+        members = [_member(metric) for metric in given]
         if not isinstance(prefix, str):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
             )
         has_errors = check_flag("standard_errors", standard_errors)
         _require_names_of_their_own(members, has_errors)
-        if has_errors and not any(member._has_error for member in members):
+        if has_errors and not any(map(_has_error, members)):
             raise ValueError(
                 "`standard_errors` should be False where all metrics are those of "
                 "exposure, which have none. Received: standard_errors=True with "
@@ -97,12 +100,14 @@ class RankingMetrics(PlacedMetric):
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
-        place(self._places(), {})
-        list_metrics, exposure_metrics = by_kind(members)
-        self._sums = _joined(self._place, list_metrics)
-        for member in exposure_metrics:
-            member._in_group = True
+        of_lists, of_exposure = by_kind(members)
+        self._list_sums = list_sums(self, len(of_lists)) if of_lists else []
+        self._exposure_sums = {x.name: x._new_sums() for x in of_exposure}
+        set_paths(self, {})
         _share_default_seed(members)
+        for metric in given:
+            if isinstance(metric, Member):
+                metric._was_given = True
 
     def __repr__(self) -> str:
         members = ", ".join(member._as_call() for member in self.members)
@@ -113,7 +118,7 @@ class RankingMetrics(PlacedMetric):
         """What Keras's callbacks read in their automatic mode: that of the first."""
         return self.members[0]._direction
 
-    @names_arguments
+    @backend.without_autograph
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
@@ -128,18 +133,18 @@ class RankingMetrics(PlacedMetric):
         """
         given = y_true, y_pred, sample_weight
         of_lists, of_exposure = by_kind(self.members)
-        updates = update.updates_of(of_lists, *given) if of_lists else []
-        # Metrics of lists have warned about the same batch.
-        warns = not of_lists
-        updates += exposure.updates_of(of_exposure, *given, warns=warns)
+        updates = []
+        if of_lists:
+            updates += update.updates_of(of_lists, self._list_sums, *given)
+        if of_exposure:
+            # Metrics of lists have warned about the same batch.
+            sums = [self._exposure_sums[member.name] for member in of_exposure]
+            updates += shown.updates_of(of_exposure, sums, given, warns=not of_lists)
         assign(updates)
 
     def result(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their results, in order."""
-        _, of_exposure = by_kind(self.members)
-        return self._results_of(
-            self._sums.state, {member.name: member._sums for member in of_exposure}
-        )
+        return self._results_of(*self._values())
 
     def standard_error(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their standard errors.
@@ -147,52 +152,72 @@ class RankingMetrics(PlacedMetric):
         See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
         Metrics of exposure have none, but for `IntraListDiversity`.
         """
-        return {
-            self.prefix + member.name: member.standard_error()
-            for member in self.members
-            if member._has_error
+        return self._errors_of(*self._values())
+
+    def _values(self) -> tuple[State | None, ExposureSums]:
+        """Returns the sums of metrics of lists, and those of metrics of exposure."""
+        of_lists = state_of(self._list_sums) if self._list_sums else None
+        of_exposure = {
+            name: [variable.value for variable in sums[:-1]]
+            for name, sums in self._exposure_sums.items()
         }
+        return of_lists, of_exposure
 
-    @property
-    def variables(self) -> list[keras.Variable]:
-        """The variables of the sums, and those of the metrics of exposure."""
-        sums = self._sums.variables if by_kind(self.members)[0] else []
-        return [*sums, *super().variables]
-
-    def _results_of(self, sums: State, of_exposure: SumsByName) -> dict[str, Tensor]:
-        """The results, given the sums, and those of each metric of exposure."""
-        others = [(x, of_exposure[x.name]) for x in by_kind(self.members)[1]]
-        values = self._of_sums(state.mean, sums)
-        values |= {x.name: x._of(its) for x, its in others}
-        found = {self.prefix + name: value for name, value in values.items()}
+    def _results_of(
+        self, of_lists: State | None, of_exposure: ExposureSums
+    ) -> dict[str, Tensor]:
+        """Returns the results, given the sums of all lists."""
+        values = self._list_statistics(state.mean, of_lists)
+        for member in by_kind(self.members)[1]:
+            value = member._result_of(of_exposure[member.name])
+            values[self.prefix + member.name] = value
         if self.standard_errors:
-            errors = self._of_sums(state.standard_error, sums)
-            errors |= {x.name: x._error_of(its) for x, its in others if x._has_error}
-            for name, error in errors.items():
-                found[_ERROR.format(self.prefix + name)] = error
-        return {name: found[name] for name in self._result_names()}
+            errors = self._errors_of(of_lists, of_exposure)
+            values |= {_ERROR.format(name): error for name, error in errors.items()}
+        return {name: values[name] for name in self._result_names()}
+
+    def _errors_of(
+        self, of_lists: State | None, of_exposure: ExposureSums
+    ) -> dict[str, Tensor]:
+        """Returns the standard errors, given the sums of all lists."""
+        errors = self._list_statistics(state.standard_error, of_lists)
+        for member in by_kind(self.members)[1]:
+            if isinstance(member, IntraListDiversity):
+                error = member._error_of(of_exposure[member.name])
+                errors[self.prefix + member.name] = error
+        names = [self.prefix + member.name for member in self.members]
+        return {name: errors[name] for name in names if name in errors}
 
     def _result_names(self) -> list[str]:
         """The names of the results in order, those of standard errors among them."""
         names = []
         for member in self.members:
             names.append(self.prefix + member.name)
-            if self.standard_errors and member._has_error:
+            if self.standard_errors and _has_error(member):
                 names.append(_ERROR.format(names[-1]))
         return names
 
-    def _of_sums(
-        self, statistic: Callable[..., Tensor], sums: State
+    def _list_statistics(
+        self, statistic: Callable[..., Tensor], sums: State | None
     ) -> dict[str, Tensor]:
-        """The mean of each member, or its standard error."""
+        """Returns the mean of each metric of lists, or its standard error."""
+        if sums is None:
+            return {}
         members, _ = by_kind(self.members)
-        names = (member.name for member in members)
+        names = (self.prefix + member.name for member in members)
         return dict(zip(names, update.results(statistic, members, sums), strict=True))
 
-    def _places(self) -> list[tuple[Place, str]]:
-        of_exposure = by_kind(self.members)[1]
-        others = [(each._place, self.prefix + each.name) for each in of_exposure]
-        return [*super()._places(), *others]
+    @property
+    def _members_with_paths(self) -> list[tuple[ExposureMetric, str]]:
+        """The metrics of exposure, which have paths of their own, and their names."""
+        return [(x, self.prefix + x.name) for x in by_kind(self.members)[1]]
+
+    def _sums_of(self, member: Member) -> list[tuple[SumVariable, Any]]:
+        """Returns the variables with the sums of a member, and its indices in them."""
+        of_lists, _ = by_kind(self.members)
+        if isinstance(member, ExposureMetric):
+            return [(x, ...) for x in self._exposure_sums[member.name]]
+        return [(x, (..., of_lists.index(member))) for x in self._list_sums]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -218,8 +243,7 @@ def as_group(
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
-    members = [_member(metric, as_written) for metric in listed(metrics)]
-    return RankingMetrics([member._copy_for_group() for member in members])
+    return RankingMetrics([_member(metric, as_written) for metric in listed(metrics)])
 
 
 def by_kind(
@@ -246,16 +270,14 @@ def listed(metrics: Any) -> list[Any]:
 
 def _member(metric: Any, as_written: bool = False) -> Member:
     """Returns the metric that an instance, a config or a string stands for."""
+    if isinstance(metric, str):
+        name = metric if as_written else None
+        return metric_of(metric, parts_of(metric), name)
     member = metric
-    with for_a_group():
-        if isinstance(metric, str):
-            name = metric if as_written else None
-            member = metric_of(metric, parts_of(metric), name)
-        if isinstance(metric, dict):
-            member = keras.saving.deserialize_keras_object(metric)
+    if isinstance(metric, dict):
+        member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
-        # A metric is a member of one group: another group gets a copy.
-        return member._copy_for_group() if member._in_group else member
+        return member._without_state()
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "
         "`keras_rank.metrics.RankingMetric`, their configs, or strings such as "
@@ -274,7 +296,7 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
                 f"{member._as_call()}"
             )
         by_name[member.name] = member
-    for name in (each.name for each in members if has_errors and each._has_error):
+    for name in (each.name for each in members if has_errors and _has_error(each)):
         if _ERROR.format(name) in by_name:
             raise ValueError(
                 "With `standard_errors=True`, `metrics` should not have the name of "
@@ -283,18 +305,9 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
             )
 
 
-def _joined(place: Place, members: Sequence[RankingMetric]) -> Sums:
-    """The sums of members, which these have in common from now on."""
-    sums = Sums(
-        place,
-        [
-            member._sums.state.one(member._slot) if member._sums.exist else None
-            for member in members
-        ],
-    )
-    for slot, member in enumerate(members):
-        member._sums, member._in_group, member._slot = sums, True, slot
-    return sums
+def _has_error(metric: Member) -> bool:
+    """Returns whether a metric has a standard error."""
+    return hasattr(metric, "standard_error")
 
 
 def _share_default_seed(members: Sequence[Member]) -> None:

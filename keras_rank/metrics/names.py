@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from keras_rank.arguments import hint_for
-from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.base import ExposureMetric, RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
     F1AtK,
@@ -23,7 +23,7 @@ from keras_rank.metrics.binary import (
     RPrecision,
 )
 from keras_rank.metrics.diversity import Personalization
-from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
+from keras_rank.metrics.exposure import Coverage, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import (
     AverageRelevancePosition,
@@ -212,7 +212,11 @@ def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Memb
     if name is None:
         name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
         name += "" if parts.k is None else f"_at_{parts.k}"
-    return BY_NAME[parts.name](k=parts.k, name=name, **parts.arguments)
+    metric = BY_NAME[parts.name]
+    # Of a variant, such as the clipped recall, the class and an argument.
+    metric_class = getattr(metric, "func", metric)
+    keywords = getattr(metric, "keywords", {})
+    return metric_class._as_member(k=parts.k, name=name, **keywords, **parts.arguments)
 
 
 def _unknown(string: str) -> ValueError:

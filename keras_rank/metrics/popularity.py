@@ -11,7 +11,7 @@ from keras_rank.arguments import adds_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.formulas.exposure import mean_over_shown
 from keras_rank.lists.given import look
-from keras_rank.metrics.exposure import ExposureArguments, ExposureMetric
+from keras_rank.metrics.base import ExposureArguments, ExposureMetric
 from keras_rank.metrics.saved_array import array_config, array_from_config, with_array
 
 
@@ -20,22 +20,25 @@ class _MeanOverShown(ExposureMetric):
 
     @adds_arguments(ExposureMetric.__init__)
     def __init__(
-        self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
+        self, k: int, *, popularity: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
         self.popularity = numbers_of_items(
             "popularity", popularity, 1, self._accepted, self._accepts
         )
-        super().__init__(k, len(self.popularity), **arguments)
+        super().__init__(k, items=len(self.popularity), **arguments)
 
-    _formula = staticmethod(mean_over_shown)
-    _fits = "`popularity` should have a number for each of the {} candidates. Received:"
-    _fits += " {} numbers"
+    compute = staticmethod(mean_over_shown)
+
+    _size_error = (
+        "`popularity` should have a number for each of the {} candidates. "
+        "Received: {} numbers"
+    )
 
     # Which numbers are accepted, and how errors say it.
     _accepts: Callable[[Array], Array]
     _accepted: str
 
-    def _values(self) -> list[Tensor]:
+    def _item_values(self) -> list[Tensor]:
         return [ops.convert_to_tensor(self.popularity)]
 
     def get_config(self) -> dict[str, Any]:
@@ -123,7 +126,7 @@ class Novelty(_MeanOverShown):
     _accepts = staticmethod(lambda x: (x > 0) & (x <= 1))
     _accepted = "numbers above 0 and up to 1"
 
-    def _values(self) -> list[Tensor]:
+    def _item_values(self) -> list[Tensor]:
         return [ops.convert_to_tensor(-np.log2(self.popularity))]
 
 

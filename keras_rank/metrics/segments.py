@@ -7,10 +7,10 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.metrics.exposure import ExposureMetric
-from keras_rank.metrics.group import RankingMetrics, SumsByName
+from keras_rank.metrics.base import ExposureMetric
+from keras_rank.metrics.group import RankingMetrics, by_kind
 from keras_rank.metrics.update import with_columns
-from keras_rank.metrics.variables import State
+from keras_rank.metrics.variables import State, zero_state
 
 
 class SegmentedSums:
@@ -49,20 +49,21 @@ class SegmentedSums:
                 "which all but ASCII letters, digits and underscores are underscores. "
                 f"Received: labels that give {twice[0]!r} twice: {give_it}"
             )
-        self._states = [group._sums.zeros() for _ in self._suffixes]
-        self._of_exposure: list[SumsByName] = [{} for _ in self._suffixes]
+        members = len(by_kind(group.members)[0])
+        self._states = [zero_state(members) for _ in self._suffixes]
+        self._of_exposure: list[dict[str, list[Tensor]]] = [{} for _ in self._suffixes]
 
     @property
     def whole(self) -> State:
         """The sums of all lists."""
         return self._states[0]
 
-    def add(self, slots: Sequence[int], columns: Tensor, first: int = 0) -> None:
+    def add(self, indices: Sequence[int], columns: Tensor, first: int = 0) -> None:
         """Adds the columns of lists for some metrics, from the list `first` on."""
-        for number, its in self._in_segments(columns, 0.0, first):
+        for number, of_segment in self._in_segments(columns, 0.0, first):
             state = self._states[number]
-            new = backend.enter(with_columns, None, its, state.of(slots))
-            self._states[number] = state.replaced(slots, new)
+            new = backend.enter(with_columns, None, of_segment, state.of(indices))
+            self._states[number] = state.replaced(indices, new)
 
     def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:
         """Adds the ids that all lists show, in a catalogue of `items` items."""

@@ -1,7 +1,8 @@
 """What lists show: the ids of their best items, and how often each is among them."""
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from keras import ops
 
@@ -15,6 +16,8 @@ from keras_rank.lists.reading import RawBatch, read, read_sparse
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import as_tensor, shape_of, sizes_agree
+from keras_rank.metrics.update import OrderedMetric, grouped, has_first_batch
+from keras_rank.metrics.variables import SumVariable, Update, end_compiling
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranked import RankedLists
 from keras_rank.ranking.tie_breaking import Ties
@@ -49,6 +52,65 @@ class Shown:
         self.counts = functools.cache(
             lambda k: backend.enter(_count_each, (k, items), ids)
         )
+
+
+class CatalogMetric(OrderedMetric, Protocol):
+    """What an update reads of an `ExposureMetric`, which documents it."""
+
+    k: int
+    items: int | None
+    sparse_labels: bool
+    name: str
+
+    def _add(self, sums: Sequence[Tensor], lists: Shown) -> list[Tensor]: ...
+
+
+def updates_of(
+    metrics: Sequence[CatalogMetric],
+    sums: Sequence[Sequence[SumVariable]],
+    given: tuple[Any, Any, Any],
+    *,
+    warns: bool = True,
+) -> list[Update]:
+    """Returns the variables of metrics with their new values after a batch of lists.
+
+    Lists are ordered once for all metrics with the same order.
+
+    Args:
+        metrics: the metrics.
+        sums: the variables of each metric.
+        given: `y_true`, `y_pred` and `sample_weight` of `ExposureMetric.update_state`.
+        warns: whether to warn about the values of a first batch.
+    """
+    end_compiling()
+    warns &= has_first_batch(metrics)
+    updates: list[Update] = []
+    pairs = list(zip(metrics, sums, strict=True))
+    for (items, is_sparse, (ties, key)), alike in grouped(pairs, _reads).items():
+        k = max(metric.k for metric, _ in alike)
+        first_list = alike[0][1][-1].value
+        showing = Showing(is_sparse, ties, k, items)
+        shown, lists = read_shown(showing, given, key, first_list, warns=warns)
+        warns = False
+        for metric, (*variables, lists_seen) in alike:
+            new = metric._add([variable.value for variable in variables], shown)
+            updates += zip(variables, new, strict=True)
+            updates.append((lists_seen, lists_seen.value + lists))
+    return updates
+
+
+def _reads(
+    pair: tuple[CatalogMetric, Sequence[SumVariable]],
+) -> tuple[int, bool, tuple[Ties, int]]:
+    """Returns what metrics must have in common to order lists once."""
+    metric, _ = pair
+    if metric.items is None:
+        raise ValueError(
+            "`items` should be the number of items of the catalogue. Only "
+            "`keras_rank.catalogue` knows it by itself. Received: items=None, of "
+            f"{metric.name!r}"
+        )
+    return metric.items, metric.sparse_labels, metric._order
 
 
 def read_shown(

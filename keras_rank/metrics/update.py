@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from keras import ops
 
-from keras_rank.arguments import Seed, shuffle_key
+from keras_rank.arguments import Seed, ShuffleTies, shuffle_key
 from keras_rank.arrays.buckets import first_rows
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
@@ -22,18 +22,67 @@ from keras_rank.lists.reading import (
     read,
     read_sparse,
 )
+from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
-from keras_rank.metrics.ordered import SHUFFLE_TIES, OrderedMetric
-from keras_rank.metrics.per_list import PerListMetric
-from keras_rank.metrics.variables import State, Update, end_compiling
+from keras_rank.metrics.variables import (
+    State,
+    SumVariable,
+    Update,
+    end_compiling,
+    state_of,
+)
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.tie_breaking import Ties
 from keras_rank.state import LISTS, add
 
+# The values of `shuffle_ties`, by what they stand for.
+SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
+    "shuffle": True,
+    "stable": False,
+    "average": "average",
+}
+
+
+class OrderedMetric(Protocol):
+    """What all metrics have: a cutoff, and an order of tied items."""
+
+    k: int | None
+    _compute_dtype: str
+    _is_new: bool
+    _order: tuple[Ties, int]
+
+
+class ListMetric(OrderedMetric, Protocol):
+    """What an update reads of a `RankingMetric`, which documents it."""
+
+    sparse_labels: bool
+    takes_sparse_labels: bool
+    takes_subtopics: bool
+    empty_value: float | None
+    empty_weight: str
+    _compares_labels: bool
+    _ties: Ties
+
+    @property
+    def shuffle_ties(self) -> ShuffleTies: ...
+
+    @property
+    def _arguments(self) -> tuple[Any, ...]: ...
+
+    @property
+    def _weighs_empty_lists(self) -> bool: ...
+
+    def _relevance_for(self, lists: Lists) -> Relevance | Tensor: ...
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor: ...
+
+
+T = TypeVar("T")
 M = TypeVar("M", bound=OrderedMetric)
+L = TypeVar("L", bound=ListMetric)
 K = TypeVar("K", bound=Hashable)
 
 
@@ -52,7 +101,7 @@ class UpdateSpec:
         keys: the keys of their seeds.
     """
 
-    metrics: tuple[PerListMetric, ...] = dataclasses.field(compare=False)
+    metrics: tuple[ListMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
     kind: Kind
     orders: tuple[OrderSpec, ...]
@@ -61,10 +110,10 @@ class UpdateSpec:
 
     @classmethod
     def of(
-        cls, metrics: Sequence[PerListMetric], ties: Ties | None = None
+        cls, metrics: Sequence[ListMetric], ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
-        by_order: dict[tuple[Ties, int], list[PerListMetric]] = {}
+        by_order: dict[tuple[Ties, int], list[ListMetric]] = {}
         which, arguments = [], []
         for metric in metrics:
             its = metric._order if ties is None else (ties, 0)
@@ -101,11 +150,11 @@ class UpdateSpec:
         return rankings
 
 
-def grouped(metrics: Sequence[M], by: Callable[[M], K]) -> dict[K, list[M]]:
-    """Groups metrics by a key."""
-    groups: dict[K, list[M]] = {}
-    for metric in metrics:
-        groups.setdefault(by(metric), []).append(metric)
+def grouped(values: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
+    """Groups values, such as metrics, by a key."""
+    groups: dict[K, list[T]] = {}
+    for value in values:
+        groups.setdefault(by(value), []).append(value)
     return groups
 
 
@@ -116,29 +165,39 @@ def number_of_ranks(metrics: Sequence[OrderedMetric]) -> int | None:
 
 
 def updates_of(
-    metrics: Sequence[PerListMetric], y_true: Any, y_pred: Any, sample_weight: Any
+    metrics: Sequence[ListMetric],
+    sums: Sequence[SumVariable],
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
 ) -> list[Update]:
-    """Returns the new values of the variables of metrics, which share them.
+    """Returns the variables of metrics with their new values.
 
     All is computed before any is assigned, so that an error leaves the state unchanged.
+
+    Args:
+        metrics: the metrics.
+        sums: their variables.
+        y_true: as for `RankingMetric.update_state`.
+        y_pred: as for `RankingMetric.update_state`.
+        sample_weight: as for `RankingMetric.update_state`.
     """
     end_compiling()
-    sums = metrics[0]._sums
-    new = sums.state
+    new = state_of(sums)
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
-        return sums.updates(with_ranked(metrics, y_true, new))
-    for members, batch in _batches(metrics, y_true, y_pred, sample_weight):
-        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
-        state = new.of(slots)
+        return list(zip(sums, _with_ranked_lists(metrics, y_true, new), strict=True))
+    for indices, batch in _batches(metrics, y_true, y_pred, sample_weight):
+        members = [metrics[index] for index in indices]
+        spec, state = UpdateSpec.of(members), new.of(indices)
         if backend.is_ours(spec):
             batch = bucket_shapes(batch, members[0].sparse_labels)
             its = backend.enter(_with_batch, spec, batch, spec.keys, state)
         else:
             columns = _by_steps(spec, batch, _lists_seen(spec, state))
             its = backend.enter(with_columns, None, columns, state)
-        new = new.replaced(slots, its)
-    return sums.updates(new)
+        new = new.replaced(indices, its)
+    return list(zip(sums, new, strict=True))
 
 
 def values_of(
@@ -177,16 +236,21 @@ def values_of(
 
 
 def _batches(
-    metrics: Sequence[PerListMetric],
+    metrics: Sequence[ListMetric],
     y_true: Any,
     y_pred: Any,
     sample_weight: Any,
     *,
     warns_of_weights: bool = True,
-) -> Iterator[tuple[list[PerListMetric], RawBatch]]:
-    """Reads the lists once for all metrics that share their inputs."""
+) -> Iterator[tuple[list[int], RawBatch]]:
+    """Reads the lists once for all metrics that share their inputs.
+
+    Yields:
+        The indices of these metrics, and what they read.
+    """
     messages: list[str] = []
-    for (sparse_labels, _), members in alike(metrics).items():
+    for (sparse_labels, _), indices in by_inputs(metrics).items():
+        members = [metrics[index] for index in indices]
         if sparse_labels:
             reading = read_sparse(y_true, y_pred, sample_weight)
         else:
@@ -201,13 +265,13 @@ def _batches(
             messages += warnings_of_first_batch(
                 reading, sparse_labels, members, warns_of_weights
             )
-        yield members, reading.batch
+        yield indices, reading.batch
     if messages:
         warn(messages)
 
 
 def columns_of(
-    metrics: Sequence[PerListMetric], given: Sequence[Any], state: State
+    metrics: Sequence[ListMetric], given: Sequence[Any], state: State
 ) -> Iterator[tuple[list[int], Tensor]]:
     """Returns what each list adds to the totals, for metrics that share their inputs.
 
@@ -217,44 +281,43 @@ def columns_of(
         state: the sums of all lists before, whose number keys the shuffle.
 
     Returns:
-        The slots of the metrics, and their columns: see `keras_rank.state`.
+        The indices of the metrics, and their columns: see `keras_rank.state`.
     """
     # Callbacks warn of all weights themselves.
-    for members, batch in _batches(metrics, *given, warns_of_weights=False):
-        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
-        first_lists = _lists_seen(spec, state.of(slots))
+    for indices, batch in _batches(metrics, *given, warns_of_weights=False):
+        spec = UpdateSpec.of([metrics[index] for index in indices])
+        first_lists = _lists_seen(spec, state.of(indices))
         if backend.is_ours(spec):
             columns = backend.enter(_columns, spec, batch, spec.keys, first_lists)
         else:
             columns = _by_steps(spec, batch, first_lists)
-        yield slots, columns
+        yield indices, columns
 
 
-def check_given(metrics: Sequence[PerListMetric], given: Sequence[Any]) -> None:
+def check_given(metrics: Sequence[ListMetric], given: Sequence[Any]) -> None:
     """Raises what `columns_of` does where shapes and dtypes don't match."""
     for _ in _batches(metrics, *given, warns_of_weights=False):
         pass
 
 
-def columns_of_ranked(metrics: Sequence[PerListMetric], ranked: RankedLists) -> Tensor:
+def columns_of_ranked(metrics: Sequence[ListMetric], ranked: RankedLists) -> Tensor:
     """Returns what each of some ranked lists adds to the totals of metrics."""
     _check_take(metrics, ranked)
     spec = UpdateSpec.of(metrics)
     return backend.enter(_columns_of_ranked, spec, *ranked.fresh())
 
 
-def with_ranked(
-    metrics: Sequence[PerListMetric], ranked: RankedLists, state: State
+def _with_ranked_lists(
+    metrics: Sequence[ListMetric], ranked: RankedLists, state: State
 ) -> State:
-    """Returns the state of a group with ranked lists added for some of its members."""
+    """Returns the state of metrics with ranked lists added."""
     _check_take(metrics, ranked)
-    spec, slots = UpdateSpec.of(metrics), [metric._slot for metric in metrics]
-    new = backend.enter(_with_ranked, spec, *ranked.fresh(), state.of(slots))
-    return state.replaced(slots, new)
+    spec = UpdateSpec.of(metrics)
+    return backend.enter(_with_ranked, spec, *ranked.fresh(), state)
 
 
 def results(
-    statistic: Callable[..., Tensor], metrics: Sequence[PerListMetric], state: State
+    statistic: Callable[..., Tensor], metrics: Sequence[ListMetric], state: State
 ) -> list[Tensor]:
     """Returns the mean of each metric, or its standard error, given their state."""
     found: dict[tuple[float | None, str], list[Tensor]] = {}
@@ -292,18 +355,16 @@ def has_first_batch(metrics: Sequence[OrderedMetric]) -> bool:
     return is_first
 
 
-def alike(
-    metrics: Sequence[PerListMetric],
-) -> dict[tuple[bool, str], list[PerListMetric]]:
-    """Groups metrics that share their inputs, by `sparse_labels` and dtype."""
-    groups: dict[tuple[bool, str], list[PerListMetric]] = {}
-    for metric in metrics:
-        kind = metric.sparse_labels, metric._compute_dtype
-        groups.setdefault(kind, []).append(metric)
+def by_inputs(metrics: Sequence[ListMetric]) -> dict[tuple[bool, str], list[int]]:
+    """Groups the indices of metrics that share their inputs."""
+    groups: dict[tuple[bool, str], list[int]] = {}
+    for index, metric in enumerate(metrics):
+        inputs = metric.sparse_labels, metric._compute_dtype
+        groups.setdefault(inputs, []).append(index)
     return groups
 
 
-def check_takes_targets(metric: PerListMetric) -> None:
+def check_takes_targets(metric: ListMetric) -> None:
     """Raises for a metric that needs the labels of all items."""
     if not metric.takes_sparse_labels:
         raise ValueError(
@@ -312,7 +373,7 @@ def check_takes_targets(metric: PerListMetric) -> None:
         )
 
 
-def _check_reads(metric: PerListMetric, ranked: RankedLists) -> None:
+def _check_reads(metric: ListMetric, ranked: RankedLists) -> None:
     """Raises for a metric that needs other labels or more ranks."""
     if ranked.lists.holds_targets:
         check_takes_targets(metric)
@@ -321,7 +382,7 @@ def _check_reads(metric: PerListMetric, ranked: RankedLists) -> None:
     ranked.check_compared(metric._compares_labels)
 
 
-def _check_take(metrics: Sequence[PerListMetric], ranked: RankedLists) -> None:
+def _check_take(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
     """Raises for a metric that needs another order, other labels or more ranks."""
     for metric in metrics:
         _check_reads(metric, ranked)
@@ -452,7 +513,7 @@ class Computed(NamedTuple):
     The value of a list without relevant items is not to be used.
     """
 
-    metric: PerListMetric
+    metric: ListMetric
     judged: JudgedLists
     values: Tensor
     weights: Tensor
@@ -477,7 +538,7 @@ def _computed(
     return computed
 
 
-def _values(metric: PerListMetric, judged: JudgedLists, ranking: Ranking) -> Tensor:
+def _values(metric: ListMetric, judged: JudgedLists, ranking: Ranking) -> Tensor:
     """The values of a metric, checked and in the dtype of the lists."""
     values = metric.compute(judged, ranking)
     if values is not None and getattr(values, "dtype", None) != judged.labels.dtype:
@@ -487,7 +548,7 @@ def _values(metric: PerListMetric, judged: JudgedLists, ranking: Ranking) -> Ten
     return values
 
 
-def _expected(metric: PerListMetric, judged: JudgedLists) -> str:
+def _expected(metric: ListMetric, judged: JudgedLists) -> str:
     """What a metric should return, for errors."""
     return (
         f"`{type(metric).__name__}.compute` should return one value per list, of "

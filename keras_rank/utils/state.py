@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_rank import state
 from keras_rank.backends import Tensor
-from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics import RankingMetrics
+from keras_rank.metrics.base import ScoreMetric
 
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
@@ -45,19 +46,18 @@ def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
 
     Unlike paths, the names are the same in any process.
     """
-    prefix = getattr(metric, "prefix", "")
+    if not isinstance(metric, RankingMetrics):
+        if isinstance(metric, ScoreMetric):
+            metric._check_has_state("export_state")
+        return {f"{metric.name}/{x.name}": (x, ...) for x in metric.variables}
     return {
-        f"{prefix}{member.name}/{variable.name}": (variable, index)
-        for member in getattr(metric, "members", [metric])
-        for variable, index in _variables(member)
+        f"{metric.prefix}{member.name}/{variable.name}": (variable, index)
+        for member in metric.members
+        for variable, index in [
+            *metric._sums_of(member),
+            *((variable, ...) for variable in member.variables),
+        ]
     }
-
-
-def _variables(member: Any) -> list[tuple[keras.Variable, Any]]:
-    own = [(variable, ...) for variable in member.variables]
-    if not (isinstance(member, RankingMetric) and member._in_group):
-        return own
-    return [(x, (..., member._slot)) for x in member._sums.variables] + own
 
 
 def merge_state(

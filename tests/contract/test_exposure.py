@@ -21,7 +21,7 @@ from test_catalogue import ITEMS, scores_of, tasks
 
 from keras_rank import catalogue, utils
 from keras_rank.catalogue import tiles
-from keras_rank.formulas.exposure import intra_list_diversity
+from keras_rank.metrics.diversity import intra_list_diversity
 from keras_rank.metrics import (
     NDCG,
     AveragePopularity,

@@ -1,7 +1,5 @@
 """Many metrics as one: the members' own numbers, from one order."""
 
-import contextlib
-import itertools
 import re
 
 import numpy as np
@@ -23,6 +21,7 @@ from keras_rank.metrics import (
     FBetaAtK,
     MeanReciprocalRank,
     RankingMetrics,
+    base,
     variables,
 )
 from keras_rank.metrics.group import as_group
@@ -93,7 +92,7 @@ def test_members_of_all_kinds_in_one_group(rng):
     scores = rng.integers(0, 3, size=ids.shape).astype("float32")
     weights = rng.choice([0.5, 1.0, 2.5], size=len(ids))
     group = assert_equal_to_members_alone(members, (ids, scores, weights))
-    assert utils.export_state(group.members[7])["sparse/lists_seen"] == len(ids)
+    assert utils.export_state(group)["sparse/lists_seen"] == len(ids)
 
 
 @pytest.mark.compiles_long
@@ -132,8 +131,8 @@ def test_what_members_share_is_computed_once():
 
 
 def test_members_have_no_variables_of_their_own(monkeypatch):
-    """Neither of strings nor of configs: a group of nine makes three, and no more."""
-    configs, made = RankingMetrics(NINE).get_config()["metrics"], []
+    """A group of nine strings creates three, and no more."""
+    made = []
 
     class Variable(variables.SumVariable):
         def __init__(self, *arguments):
@@ -141,39 +140,83 @@ def test_members_have_no_variables_of_their_own(monkeypatch):
             super().__init__(*arguments)
 
     monkeypatch.setattr(variables, "SumVariable", Variable)
-    for make, members in itertools.product((RankingMetrics, as_group), (NINE, configs)):
+    monkeypatch.setattr(base, "SumVariable", Variable)
+    for make in (RankingMetrics, as_group):
         made.clear()
-        group = make([*members, metrics.Coverage(k=2, items=3)])
-        assert [id(x) for x in group.variables[:3]] == [id(x) for x in made]
+        group = make([*NINE, "coverage(items=3)@2"])
+        assert [id(x) for x in group.variables] == [id(x) for x in made]
+        del made[3:]
         assert [tuple(x.shape)[-1:] for x in made] == [(9,)] * 3
         names = [variable.name for variable in group.variables]
         assert names == ["totals", "remainders", "lists_seen", "counts", "lists_seen"]
 
 
-@pytest.mark.parametrize("made_for", [contextlib.nullcontext, variables.for_a_group])
 @pytest.mark.parametrize("families", [[NDCG, DCG], [DCG]])
-def test_members_have_their_sums_in_the_group(families, made_for, rng):
-    """They can be used alone, before and after, and each one of a group of one, too."""
+def test_a_group_has_sums_of_its_own(families, rng):
+    """Metrics that were used alone keep their sums, and the group starts from none."""
     batch = rng.integers(0, 4, size=(8, 7)), rng.normal(size=(8, 7))
     first, second = ([x[rows] for x in batch] for rows in (slice(2), slice(2, 8)))
-    alone = [family(k=3) for family in families]
-    with made_for():
-        members = [family(k=3) for family in families]
-    members[0].update_state(*first)
-    assert len(members[0].variables) == 3
-    group = RankingMetrics(members)
-    members[-1].update_state(*second)
-    alone[0].update_state(*first)
-    alone[-1].update_state(*second)
-    for member, other in zip(members, alone, strict=True):
-        assert float(member.result()) == float(other.result())
-        assert float(group.result()[member.name]) == float(other.result())
-        error = float(member.standard_error())
+    given, expected = ([family(k=3, seed=1) for family in families] for _ in range(2))
+    for metric in given:
+        metric.update_state(*first)
+    before = [float(metric.result()) for metric in given]
+    groups = RankingMetrics(given), RankingMetrics(given)
+    for metric in (groups[0], *expected):
+        metric.update_state(*second)
+    assert [float(metric.result()) for metric in given] == before
+    for metric, other in zip(given, expected, strict=True):
+        assert float(groups[0].result()[metric.name]) == float(other.result())
+        error = float(groups[0].standard_error()[metric.name])
         assert error == pytest.approx(float(other.standard_error()), nan_ok=True)
-    members[-1].reset_state()
-    *others, last = map(float, group.result().values())
-    assert others == [float(other.result()) for other in alone[:-1]]
-    assert last == 0.0
+        assert float(groups[1].result()[metric.name]) == 0.0
+        metric.update_state(*second)
+        assert len(metric.variables) == 3
+    assert [float(x) for x in groups[1].result().values()] == [0.0] * len(families)
+
+
+METHODS = {
+    "result": (),
+    "standard_error": (),
+    "reset_state": (),
+    "update_state": ([[0, 1]], [[0.2, 0.1]]),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_member_has_no_state(method):
+    config = {"class_name": "keras_rank>Gini", "config": {"k": 1, "items": 2}}
+    group = RankingMetrics([NDCG(k=2), metrics.Coverage(k=1, items=2), "mrr", config])
+    group.update_state(*METHODS["update_state"])
+    for member in group.members:
+        assert member.variables == []
+        if hasattr(member, method):
+            with pytest.raises(ValueError, match=rf"`group.{method}\(\)`.* is a member of"):
+                getattr(member, method)(*METHODS[method])
+        with pytest.raises(ValueError, match="`export_state` should be called on"):
+            utils.export_state(member)
+
+
+def test_a_metric_that_was_only_given_to_a_group_has_no_result():
+    """It would be 0, as the group updates a copy. It can be updated itself."""
+    batch = [[0, 1]], [[0.2, 0.1]]
+    for metric in (MeanReciprocalRank(), metrics.Coverage(k=1, items=2)):
+        assert float(metric.result()) == 0.0
+        group = RankingMetrics([metric])
+        group.update_state(*batch)
+        with pytest.raises(ValueError, match=r"`group.result\(\)`.* is only given to a"):
+            metric.result()
+        metric.update_state(*batch)
+        assert float(metric.result()) == 0.5
+        metric.reset_state()
+        assert float(metric.result()) == 0.0
+
+
+def test_states_merge_into_a_metric_that_was_given_to_a_group():
+    given, other = MeanReciprocalRank(), MeanReciprocalRank()
+    RankingMetrics([given])
+    other.update_state([[0, 1]], [[0.2, 0.1]])
+    utils.merge_state(given, [other])
+    assert float(given.result()) == 0.5
 
 
 def test_a_member_of_another_group_is_copied():
@@ -182,7 +225,7 @@ def test_a_member_of_another_group_is_copied():
     second = RankingMetrics(first.members[1:])
     second.update_state([[0, 1]], [[0.1, 0.2]])
     assert float(first.result()["mrr"]) == 0.5
-    assert float(second.result()["mrr"]) == 0.75
+    assert float(second.result()["mrr"]) == 1.0
 
 
 def test_members_without_a_seed_share_one():

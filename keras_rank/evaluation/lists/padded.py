@@ -185,7 +185,8 @@ def _computed(
         # The shuffle of a list depends on its number, not on its place.
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)
-        for members in update.alike(of_label).values():
+        for indices in update.by_inputs(of_label).values():
+            members = [of_label[index] for index in indices]
             if any(metric._compares_labels for metric in members):
                 check_told_apart(labels, "label")
             spec = update.UpdateSpec.of(members, ties)
