@@ -411,7 +411,10 @@ def test_no_draw_of_others_is_changed():
     """Functions draw from Keras's global generator alone, and metrics nothing."""
     keras.utils.set_random_seed(1)
     before = random.getstate(), repr(np.random.get_state())
-    made = [*(case.make(seed=None) for case in FIRST_CASES), metrics.Coverage(1, 2)]
+    made = [
+        *(case.make(seed=None) for case in FIRST_CASES),
+        metrics.Coverage(1, items=2),
+    ]
     made = [type(metric).from_config(metric.get_config()) for metric in made]
     metrics.RankingMetrics([*made, "ndcg@1"])([[1, 0]], [[1, 1]])
     assert (random.getstate(), repr(np.random.get_state())) == before
@@ -648,7 +651,7 @@ def test_an_argument_that_is_changed_later(name, value):
 
 
 def test_ties_that_a_metric_can_not_have_later():
-    changes = (metrics.NDCG(), "first"), (metrics.Coverage(1, 3), "average")
+    changes = (metrics.NDCG(), "first"), (metrics.Coverage(1, items=3), "average")
     for metric, ties in changes:
         with pytest.raises(ValueError, match="`shuffle_ties` should be True"):
             metric.shuffle_ties = ties

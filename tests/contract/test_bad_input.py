@@ -603,7 +603,7 @@ def test_weights_above_the_limit_are_an_error(weight):
     ranks = functools.partial(catalogue.rank, ids, ones, ones)
     calls = {
         lambda w: metrics.NDCG().update_state(LABELS, SCORES, w),
-        lambda w: metrics.Coverage(1, 4).update_state(LABELS, SCORES, w),
+        lambda w: metrics.Coverage(1, items=4).update_state(LABELS, SCORES, w),
         lambda w: functional.ndcg(LABELS, SCORES, sample_weight=w),
         lambda w: functional.recall(ids, SCORES, sample_weight=w, sparse_labels=True),
         lambda w: ranks(sample_weight=w),
@@ -750,7 +750,7 @@ CALLS_WITHOUT_VALUES = {
     "popularity": lambda x, _: metrics.AveragePopularity(2, x),
     "item_vectors": lambda x, _: metrics.IntraListDiversity(x, 2),
     "y_pred": lambda x, _: functional.rank(LABELS, x),
-    "y_true": lambda _, ids: metrics.Coverage(2, 4).update_state(ids),
+    "y_true": lambda _, ids: metrics.Coverage(2, items=4).update_state(ids),
     "values": lambda x, _: utils.pad_lists(x, group_sizes=[2]),
 }
 

@@ -53,10 +53,10 @@ def vectors_of(items):
 
 def all_metrics(k, items=LIST_SIZE, bought=BOUGHT, known=KNOWN, **arguments):
     return [
-        Coverage(k, items, **arguments),
-        Gini(k, items, **arguments),
+        Coverage(k, items=items, **arguments),
+        Gini(k, items=items, **arguments),
         AveragePopularity(k, bought, **arguments),
-        Personalization(k, items, **arguments),
+        Personalization(k, items=items, **arguments),
         Novelty(k, known, **arguments),
         IntraListDiversity(vectors_of(len(bought)), k, **arguments),
     ]
@@ -139,7 +139,7 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
     def metrics(items=None, **more):
         more |= {"shuffle_ties": shuffle_ties, "seed": SEED}
         shown = all_metrics(k, items, popularity, popularity, **more)
-        return [NDCG(k=4, **more), *shown, Gini(50, items, **more)]
+        return [NDCG(k=4, **more), *shown, Gini(50, items=items, **more)]
 
     group = RankingMetrics(metrics(ITEMS, sparse_labels=True))
     scores = scores_of(queries, candidates, seen, targets)
@@ -153,7 +153,7 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
 
 
 def test_what_is_shown_beyond_the_cutoff_does_not_count():
-    assert float(Coverage(1, 4)([[2, 0], [2, 1]])) == 1 / 4
+    assert float(Coverage(1, items=4)([[2, 0], [2, 1]])) == 1 / 4
 
 
 def test_an_item_is_shown_once_in_a_list():
@@ -186,11 +186,11 @@ def test_large_counts_are_exact():
     """As float32, 2**24 and one more are the same, and their sum wraps in int32."""
     metrics = all_metrics(1)[:4]
     counts = [2**24, 2**24 + 1, 2**31 - 1, 2**31 - 2, 5, 0, 2**30]
-    metrics[3].lists_shown.assign(2**31 - 2)
+    metrics[3].variables[1].assign(2**31 - 2)
     for metric in metrics:
-        metric.counts.assign(np.array(counts, "int32"))
+        metric.variables[0].assign(np.array(counts, "int32"))
         metric.update_state([[0]])
-        assert int(ops.convert_to_numpy(metric.counts)[0]) == 2**24 + 1
+        assert int(ops.convert_to_numpy(metric.variables[0])[0]) == 2**24 + 1
     counts[0] += 1
     pairs = sum(abs(a - b) for a in counts for b in counts)
     gini = Fraction(pairs, 2 * LIST_SIZE * sum(counts))
@@ -210,7 +210,7 @@ def test_states_are_merged(rng):
     merged = utils.merge_state(first, [utils.export_state(second)])
     assert results(merged) == pytest.approx(results(whole), abs=1e-6)
     with pytest.raises(ValueError, match=r"names and shapes that `metric` has") as e:
-        utils.merge_state(Gini(2, 5), [utils.export_state(Gini(2, 6))])
+        utils.merge_state(Gini(2, items=5), [utils.export_state(Gini(2, items=6))])
     assert "older version" not in str(e.value)
 
 
@@ -264,7 +264,7 @@ def test_in_fit(rng):
 
 @pytest.mark.compiles_long
 def test_saved_with_a_model(tmp_path):
-    group = RankingMetrics(["ndcg@3", Gini(3, LIST_SIZE)])
+    group = RankingMetrics(["ndcg@3", Gini(3, items=LIST_SIZE)])
     model = model_with([*all_metrics(2), group], "mse")
     data = np.ones((3, 4), "float32"), np.ones((3, LIST_SIZE), "float32")
     given = {"return_dict": True, "verbose": 0}
@@ -319,7 +319,7 @@ ROW = np.ones((1, 4), "float32")
 
 
 def shown(*given):
-    return Coverage(2, 5).update_state(*given)
+    return Coverage(2, items=5).update_state(*given)
 
 
 def of_four(metric):
@@ -339,7 +339,10 @@ NO_ERROR = "Only metrics that are means over lists have a standard error. Receiv
 NO_ERRORS = "have none. Received: standard_errors=True with 'gini_at_2'"
 ERRORS = [
     (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
-    (lambda: Coverage(2, 0), "`items` should be a positive integer or None. Received"),
+    (
+        lambda: Coverage(2, items=0),
+        "`items` should be a positive integer or None. Received",
+    ),
     (lambda: Gini(2, shuffle_ties="average"), "as each rank needs a single item."),
     (lambda: AveragePopularity(2, [3.0, -1.0]), BELOW_0),
     (lambda: Novelty(2, [0.5, 0.0, np.nan]), NO_SHARES),
@@ -352,10 +355,13 @@ ERRORS = [
     (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
     (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
     (lambda: shown(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
-    (lambda: of_four(Gini(2, 5)), "candidates, 4. Received: items=5, of 'gini_at_"),
+    (
+        lambda: of_four(Gini(2, items=5)),
+        "candidates, 4. Received: items=5, of 'gini_at_",
+    ),
     (lambda: of_four(Novelty(2, [1, 1])), "4 candidates. Received: 2 numbers, of 'nov"),
     (lambda: of_four(IntraListDiversity(np.eye(3), 2)), "4 candidates. Received: 3 ve"),
-    (lambda: Gini(2, 4).standard_error(), NO_ERROR),
+    (lambda: Gini(2, items=4).standard_error(), NO_ERROR),
     (lambda: RankingMetrics(["gini@2"], standard_errors=True), NO_ERRORS),
 ]
 
@@ -367,7 +373,7 @@ def test_errors(call, message):
 
 
 def test_an_error_leaves_the_state_as_it_was():
-    group = RankingMetrics(["mrr", Coverage(1, 5)])
+    group = RankingMetrics(["mrr", Coverage(1, items=5)])
     with pytest.raises(ValueError, match="a score for each item"):
         group.update_state(ROW, ROW)
     assert not any(np.any(x) for x in utils.export_state(group).values())
@@ -417,23 +423,25 @@ def test_a_graph_of_unknown_sizes_fails_for_another_catalogue(backend):
 
     unknown = tf.TensorSpec((None, None))
     for sparse_labels, labels in ((False, np.ones((2, 7))), (True, np.ones((2, 1)))):
-        metric, other = (Coverage(3, x, sparse_labels=sparse_labels) for x in (7, 8))
+        metric, other = (
+            Coverage(3, items=x, sparse_labels=sparse_labels) for x in (7, 8)
+        )
         given = [tf.constant(x, "float32") for x in (labels, np.ones((2, 7)))]
         tf.function(metric.update_state, [unknown] * 2)(*given)
-        assert int(metric.counts.numpy().sum()) == 6
+        assert int(metric.variables[0].numpy().sum()) == 6
         with pytest.raises(tf.errors.InvalidArgumentError):
             tf.function(other.update_state, [unknown] * 2)(*given)
-        assert int(other.counts.numpy().sum()) == 0
+        assert int(other.variables[0].numpy().sum()) == 0
     shown = tf.function(other.update_state, [unknown])
     shown(tf.constant([[1.0, 2.0, 3.0, 4.0]]))
-    assert int(other.counts.numpy().sum()) == 3
+    assert int(other.variables[0].numpy().sum()) == 3
     with pytest.raises(tf.errors.InvalidArgumentError):
         shown(tf.constant([[1.0, 2.0]]))
 
 
 def test_each_group_has_its_own_sums():
     """A group copies a metric that is a member of another one, and leaves its name."""
-    gini, coverage = Gini(1, 3), Coverage(1, 3)
+    gini, coverage = Gini(1, items=3), Coverage(1, items=3)
     first = RankingMetrics([gini, coverage], prefix="a_")
     paths = [variable.path for variable in first.variables]
     first.update_state([[0], [0]])
@@ -456,7 +464,7 @@ def test_each_group_has_its_own_sums():
 
 
 def test_catalogues_leave_the_metrics_of_groups_as_they_are():
-    gini = Gini(1, 3)
+    gini = Gini(1, items=3)
     group = RankingMetrics([gini], prefix="a_")
     paths = [variable.path for variable in group.variables]
     group.update_state([[0], [0]])

@@ -190,7 +190,9 @@ def test_a_member_has_no_state(method):
     for member in group.members:
         assert member.variables == []
         if hasattr(member, method):
-            with pytest.raises(ValueError, match=rf"`group.{method}\(\)`.* is a member of"):
+            with pytest.raises(
+                ValueError, match=rf"`group.{method}\(\)`.* is a member of"
+            ):
                 getattr(member, method)(*METHODS[method])
         with pytest.raises(ValueError, match="`export_state` should be called on"):
             utils.export_state(member)
@@ -203,7 +205,9 @@ def test_a_metric_that_was_only_given_to_a_group_has_no_result():
         assert float(metric.result()) == 0.0
         group = RankingMetrics([metric])
         group.update_state(*batch)
-        with pytest.raises(ValueError, match=r"`group.result\(\)`.* is only given to a"):
+        with pytest.raises(
+            ValueError, match=r"`group.result\(\)`.* is only given to a"
+        ):
             metric.result()
         metric.update_state(*batch)
         assert float(metric.result()) == 0.5

@@ -125,7 +125,10 @@ UNFIT = [
     (lambda: evaluate(BOTH_LABELS), BESIDE),
     (lambda: evaluate(SPARSE_LABELS), "`labels`.* real numbers.*shape of the ids"),
     (lambda: evaluate([0] * 3, ROWS), "`exclude` should hold real numbers"),
-    (lambda: metrics.Coverage(1, 4)(CSR), "`y_true` should hold ids in order.*csr"),
+    (
+        lambda: metrics.Coverage(1, items=4)(CSR),
+        "`y_true` should hold ids in order.*csr",
+    ),
 ]
 
 

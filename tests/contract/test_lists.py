@@ -422,10 +422,10 @@ WARNINGS = [
     (metrics.NDCG(), (MASKED, HALF), None),
     (metrics.NDCG(), ([[-2, 1], [1, 0]], HALF, [[0, 1], [1, 1]]), None),
     (metrics.HitRate(1, **IDS), ({**GRADED, "labels": [[-3, 1], [1, 0]]}, HALF), BELOW),
-    (metrics.Coverage(1, 2), ([[-3, 1], [1, 0]], HALF), BELOW),
+    (metrics.Coverage(1, items=2), ([[-3, 1], [1, 0]], HALF), BELOW),
     (metrics.MeanReciprocalRank(), ([[0, 0, 0, 1]], ODD), NO_RANK),
     (metrics.HitRate(1, **IDS), ([1], ODD), NO_RANK),
-    (metrics.Coverage(1, 4), ([[0, 0, 0, 1]], ODD), NO_RANK),
+    (metrics.Coverage(1, items=4), ([[0, 0, 0, 1]], ODD), NO_RANK),
     (metrics.NDCG(), ([[1, 0, -1]], [[3, 2, 1]], [[1, 1, -1]]), None),
     (metrics.NDCG(), ([[1, 0], [-1, -1]], HALF, [1.0, np.nan]), None),
     (TopLabel(), (RATINGS, HALF), None),
@@ -440,7 +440,7 @@ WARNINGS = [
     (metrics.MeanReciprocalRank(), ([[1, -1], [1, 1]], HALF), None),
     (metrics.NDCG(1), ([[1, 0], [0, 1]], HALF, [-1.0, 1.0]), NEGATIVE),
     (metrics.HitRate(1, **IDS), ([0, 1], HALF, [-1.0, 1.0]), NEGATIVE),
-    (metrics.Coverage(1, 2), ([[1, 0], [0, 1]], HALF, [-1.0, 1.0]), NEGATIVE),
+    (metrics.Coverage(1, items=2), ([[1, 0], [0, 1]], HALF, [-1.0, 1.0]), NEGATIVE),
     (metrics.HitRate(1, **IDS), ([0, -1], HALF), NONE),
     (metrics.HitRate(1, **IDS), ([[0, -1], [-1, -1]], HALF), NONE),
     (metrics.HitRate(1, empty_value=None, **IDS), ([0, -1], HALF), None),
@@ -470,7 +470,7 @@ def test_what_the_first_batch_is_warned_of(metric, given, message):
 def test_a_group_warns_once_for_all_members():
     """Also of members that read the batch separately, and of those of exposure."""
     members = ["ndcg@1", "mrr", "map", metrics.NDCG(dtype="float64", name="double")]
-    exposure = [metrics.Coverage(1, 3), metrics.Gini(1, 3)]
+    exposure = [metrics.Coverage(1, items=3), metrics.Gini(1, items=3)]
     for group, found in ((members + exposure, "'mrr', 'map'"), (exposure, None)):
         group = metrics.RankingMetrics(group)
         with warnings.catch_warnings(record=True, action="always") as warned:

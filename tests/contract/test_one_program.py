@@ -97,7 +97,7 @@ SEVERAL = {
         GRADED,
         QUERIES,
         CANDIDATES,
-        [metrics.NDCG(**how), Own(name="own", **how), metrics.Gini(2, ITEMS)],
+        [metrics.NDCG(**how), Own(name="own", **how), metrics.Gini(2, items=ITEMS)],
     ),
 }
 
@@ -111,11 +111,11 @@ OF_ITEMS = {
     **{
         f"{metric.name} of {name}": lambda metric=metric, shown=shown: metric(*shown)
         for metric in (
-            metrics.Coverage(2, ITEMS),
-            metrics.Gini(2, ITEMS),
+            metrics.Coverage(2, items=ITEMS),
+            metrics.Gini(2, items=ITEMS),
             metrics.AveragePopularity(2, [4.0, 3.0, 2.0, 1.0]),
             metrics.Novelty(2, [0.4, 0.3, 0.2, 0.1]),
-            metrics.Personalization(2, ITEMS),
+            metrics.Personalization(2, items=ITEMS),
             metrics.IntraListDiversity(np.eye(ITEMS), 2),
         )
         for name, shown in {"ids": (IDS,), "lists": (LABELS, SCORES)}.items()

@@ -245,7 +245,7 @@ def test_results_of_a_group_with_a_prefix():
 
 def test_metrics_of_exposure_have_none(batch):
     named = NDCG(k=5, name="coverage_at_2_stderr")
-    members = [Coverage(2, LIST_SIZE), NDCG(k=3), named]
+    members = [Coverage(2, items=LIST_SIZE), NDCG(k=3), named]
     group = RankingMetrics(members, standard_errors=True)
     group.update_state(*batch)
     means = ["ndcg_at_3", "coverage_at_2_stderr"]

@@ -304,11 +304,11 @@ def test_updates(ties, rng):
             how = {"shuffle_ties": ties, "seed": 1}
             popularity = np.arange(1.0, size + 1)
             members += [
-                metrics.Coverage(2, size, **how),
-                metrics.Gini(2, size, **how),
+                metrics.Coverage(2, items=size, **how),
+                metrics.Gini(2, items=size, **how),
                 metrics.AveragePopularity(2, popularity, **how),
                 metrics.Novelty(2, popularity / 200.0, **how),
-                metrics.Personalization(2, size, **how),
+                metrics.Personalization(2, items=size, **how),
                 metrics.IntraListDiversity(popularity[:, None] % [3, 5], 2, **how),
             ]
         group = RankingMetrics(members, standard_errors=True)

@@ -152,8 +152,12 @@ class Odd(NDCG):
 
 SETS_OF_METRICS = {
     "groups, and others": (
-        lambda: [RankingMetrics([NDCG(2), "mrr", Coverage(2, ITEMS)]), NDCG(5), DCG()],
-        lambda: [RankingMetrics(["ndcg@2"], prefix="click_"), Coverage(3, ITEMS)],
+        lambda: [
+            RankingMetrics([NDCG(2), "mrr", Coverage(2, items=ITEMS)]),
+            NDCG(5),
+            DCG(),
+        ],
+        lambda: [RankingMetrics(["ndcg@2"], prefix="click_"), Coverage(3, items=ITEMS)],
         "ndcg_at_2, coverage_at_2, ndcg_at_5, dcg, click_ndcg_at_2, coverage_at_3",
     ),
     "equal names": (
@@ -305,7 +309,9 @@ def test_a_call_keeps_nothing_of_its_caller(call):
     assert kept() is None
 
 
-@pytest.mark.parametrize("metric", [NDCG(), RankingMetrics(["mrr"]), Coverage(2, 5)])
+@pytest.mark.parametrize(
+    "metric", [NDCG(), RankingMetrics(["mrr"]), Coverage(2, items=5)]
+)
 def test_a_metric_is_no_callback(metric):
     message = "as a metric is no callback: pass it to `compile`"
     with pytest.raises(AttributeError, match=message):

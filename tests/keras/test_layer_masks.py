@@ -76,7 +76,7 @@ def test_groups_and_ranked_lists(lists):
     given = [case.make(name=case.name) for case in FIRST_CASES]
     dense = [x for x in given if not x.takes_subtopics]
     expected = {"labels": labels, "mask": of_layers}
-    for members in (dense, ["ndcg@3", Coverage(2, LIST_SIZE)]):
+    for members in (dense, ["ndcg@3", Coverage(2, items=LIST_SIZE)]):
         group = RankingMetrics(members)
         group.update_state(labels, masked(scores, of_layers), weights)
         found = results(group)

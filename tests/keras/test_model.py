@@ -557,7 +557,7 @@ def catalogue_model(model_class=RankingModel, loss=of_grades, **metrics):
 def metrics_of_grades():
     arguments = {"sparse_labels": True, "seed": 1}
     err = metrics.ExpectedReciprocalRank(k=3, **arguments)
-    group = metrics.RankingMetrics([err, metrics.Coverage(2, ITEMS, **arguments)])
+    group = metrics.RankingMetrics([err, metrics.Coverage(2, items=ITEMS, **arguments)])
     return [NDCG(k=3, **arguments), group]
 
 
