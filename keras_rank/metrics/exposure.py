@@ -173,7 +173,8 @@ class ExposureMetric(ordered.OrderedMetric):
 
     def _of(self, sums: Sequence[Tensor]) -> Tensor:
         """The result of the sums."""
-        return backend.enter(_value, type(self)._formula, *sums, *self._values())
+        formula = type(self)._formula
+        return backend.enter(_value, *sums, *self._values(), formula=formula)
 
     def _error_of(self, sums: Sequence[Tensor]) -> Tensor:
         """The standard error of the result, if it has one."""
@@ -306,5 +307,5 @@ def _known_items(metric: ExposureMetric) -> int:
     return metric.items
 
 
-def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
+def _value(*numbers: Tensor, formula: Callable[..., Tensor]) -> Tensor:
     return formula(*numbers)

@@ -61,7 +61,7 @@ class SegmentedSums:
         """Adds the columns of lists for some metrics, from the list `first` on."""
         for number, its in self._in_segments(columns, 0.0, first):
             state = self._states[number]
-            new = backend.enter(with_columns, None, its, state.of(slots))
+            new = backend.enter(with_columns, its, state.of(slots))
             self._states[number] = state.replaced(slots, new)
 
     def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:
