@@ -300,7 +300,7 @@ def rank(
     """
     k, ties = check_k(k), check_ties(shuffle_ties)
     is_sparse = check_flag("sparse_labels", sparse_labels)
-    order = check_dtype(dtype), OrderSpec(is_sparse, ties, k)
+    order, dtype = OrderSpec(is_sparse, ties, k), check_dtype(dtype)
     if is_sparse:
         reading = read_sparse(y_true, y_pred, sample_weight)
     else:
@@ -310,7 +310,7 @@ def rank(
     batch = RawBatch(*map(own, reading.batch))
     # In their own shape, as formulas of a user's may see them.
     key = shuffle_key(ties, seed, batch.labels, batch.scores)
-    lists, ranking = _ranked(order, batch, key)
+    lists, ranking = _ranked(batch, key, order=order, dtype=dtype)
     return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))
 
 
@@ -335,20 +335,20 @@ def _check_agree(ranked: RankedLists, arguments: dict[str, Any]) -> None:
 
 
 def _ranked(
-    order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
+    batch: RawBatch, key: Tensor, *, order: OrderSpec, dtype: str
 ) -> tuple[DenseLists | SparseLists, Ranking]:
     """Lists and their order, by one program if sizes don't depend on values."""
-    if order[1].by_steps:
-        return _ranked_lists(order, batch, key)
-    return backend.enter(_ranked_lists, order, batch, key)
+    if order.by_steps:
+        return _ranked_lists(batch, key, order=order, dtype=dtype)
+    return backend.enter(_ranked_lists, batch, key, order=order, dtype=dtype)
 
 
 def _ranked_lists(
-    order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
+    batch: RawBatch, key: Tensor, *, order: OrderSpec, dtype: str
 ) -> tuple[DenseLists | SparseLists, Ranking]:
-    dtype, spec = order
-    lists = spec.step(standardize, Kind(spec.of_targets, dtype, spec.k), batch)
-    return lists, rank_by_scores(spec, lists, key)
+    kind = Kind(order.of_targets, dtype, order.k)
+    lists = order.step(standardize, batch, kind=kind)
+    return lists, rank_by_scores(lists, key, order=order)
 
 
 # Keras saves a function by its module and its name.

@@ -101,7 +101,7 @@ def _renormalized(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean(
-    empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
+    totals: Tensor, remainders: Tensor, *, empty_value: float | None, dtype: str
 ) -> Tensor:
     """Returns the weighted mean over all lists.
 
@@ -110,14 +110,14 @@ def mean(
     left out.
 
     Args:
-        empty_value_and_dtype: float or `None`, and the dtype of the result.
         totals: float32 tensor of shape `(2, 4, 4)`. High and low parts.
         remainders: float32 tensor of shape `(4, 4)`.
+        empty_value: float or `None`. The value of a list without relevant items.
+        dtype: the dtype of the result.
 
     Returns:
         A scalar tensor, 0 if there are no lists.
     """
-    empty_value, dtype = empty_value_and_dtype
     sums = ops.sum(ops.cast(totals[:, LISTS], dtype), axis=0)
     if dtype == "float64":
         # Beyond the precision of float32.
@@ -145,7 +145,7 @@ def _numbers(row: Tensor) -> list[Tensor]:
 
 
 def standard_error(
-    empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
+    totals: Tensor, remainders: Tensor, *, empty_value: float | None, dtype: str
 ) -> Tensor:
     """Returns the standard error of `mean`, from the same arguments.
 
@@ -153,7 +153,6 @@ def standard_error(
         A scalar tensor: NaN for fewer than two lists that count, or if squares of
         weights, or of weights times values, are out of the range of float32.
     """
-    empty_value, dtype = empty_value_and_dtype
     with backend.quiet():
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None

@@ -161,51 +161,50 @@ def kept(
     return cache[key]
 
 
-def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
-    """Returns `function(depends, *tensors)`, computed by one program.
+def enter(function: Callable[..., Result], /, *tensors: Any, **static: Any) -> Result:
+    """Returns `function(*tensors, **static)`, computed by one program.
 
-    That is for eager calls whose many operations take long to start, and for graphs
-    that take long to trace. A function that is called so calls no other one so.
+    Programs are for eager calls whose many operations take long to start, and for
+    graphs that take long to trace. An entered function enters no other function.
 
     Args:
         function: function of a module.
-        depends: what the program depends on. If it can't be hashed, or is not ours,
-            no program is made: see `is_ours`.
         *tensors: tensors, in lists, tuples or classes with `register_tree`.
+        **static: the other arguments. Their values are part of the key under which the
+            program is cached. If a value can't be hashed, or is not ours, no program
+            is made: see `is_ours`. Calls should name them in the same order, which is
+            part of the key, too.
     """
-    return function(depends, *tensors)
+    return function(*tensors, **static)
 
 
-def is_ours(depends: Any) -> bool:
-    """Whether one program can compute what depends on this.
+def is_ours(*values: Any) -> bool:
+    """Returns whether one program can compute what depends on these values.
 
     It can't if a part is a user's class or function, or has the attribute `by_steps`:
     then values of one step determine the sizes of the next.
     """
     try:
-        _check_ours_once(depends)
+        _check_ours_once(*values)
     except TypeError:
         return False
     return True
 
 
-def _check_ours(depends: Any) -> None:
+def _check_ours(*values: Any) -> None:
     """Raises `TypeError` otherwise, as hashing does, so that no cache keeps it."""
-    if depends is None or isinstance(depends, bool | int | float | str):
-        return
-    if getattr(depends, "by_steps", False):
-        raise TypeError
-    if isinstance(depends, tuple):
-        parts = depends
-    elif str(getattr(depends, "__module__", "")).partition(".")[0] != _PACKAGE:
-        raise TypeError
-    elif isinstance(depends, type) or not dataclasses.is_dataclass(depends):
-        parts = ()
-    else:
-        fields = dataclasses.fields(depends)
-        parts = tuple(getattr(depends, field.name) for field in fields)
-    for part in parts:
-        _check_ours(part)
+    for value in values:
+        if value is None or isinstance(value, bool | int | float | str):
+            continue
+        if getattr(value, "by_steps", False):
+            raise TypeError
+        if isinstance(value, tuple):
+            _check_ours(*value)
+        elif str(getattr(value, "__module__", "")).partition(".")[0] != _PACKAGE:
+            raise TypeError
+        elif not isinstance(value, type) and dataclasses.is_dataclass(value):
+            fields = dataclasses.fields(value)
+            _check_ours(*(getattr(value, field.name) for field in fields))
 
 
 # To look at all parts takes longer than to find them here: 13 us of 200 for an update.

@@ -82,37 +82,37 @@ def require(condition: Tensor | bool, message: str) -> None:
     generic.require(condition, message)
 
 
-def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+def enter(function: Callable[..., Result], /, *tensors: Any, **static: Any) -> Result:
     """JAX compiles each operation of eager code, for each shape.
 
-    So there a call is one function, compiled at its first call and cached by what it
-    depends on. For small inputs, it is compiled more quickly.
+    So there a call is one function, compiled at its first call and cached by its static
+    arguments. For small inputs, it is compiled more quickly.
     """
     leaves = jax.tree_util.tree_leaves(tensors)
     is_traced = any(isinstance(x, _WITHOUT_VALUES) for x in leaves)
-    if is_traced or not generic.is_ours(depends):
-        return function(depends, *tensors)
+    if is_traced or not generic.is_ours(*static.values()):
+        return function(*tensors, **static)
     key = backends.backend.on_accelerator(), keras.config.floatx()
     program = _program(function, not key[0] and should_bucket(*leaves))
     # In a function that is being compiled, these inputs are known already.
     with jax.core.eval_context():
         result: Result
-        result, required = program(key, depends, *tensors)
+        result, required = program(key, tuple(static.items()), *tensors)
         for message, condition in required.items():
             if generic.known(condition) is False:
                 # Again by steps, where an error can tell the values.
-                function(depends, *tensors)
+                function(*tensors, **static)
             generic.require(condition, message)
     return result
 
 
 @functools.cache
 def _program(function: Callable[..., Any], is_small: bool) -> Callable[..., Any]:
-    def with_required(key: Any, depends: Any, *tensors: Any) -> tuple[Any, Any]:
+    def with_required(key: Any, static: Any, *tensors: Any) -> tuple[Any, Any]:
         required = dict[str, Tensor]()
         token = _required.set(required)
         try:
-            return function(depends, *tensors), required
+            return function(*tensors, **dict(static)), required
         finally:
             _required.reset(token)
 

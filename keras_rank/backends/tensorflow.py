@@ -43,11 +43,12 @@ def cond(holds: Tensor, short: Way, whole: Way) -> Any:
     return ops.cond(holds, branches.forgetful(short), branches.forgetful(whole))
 
 
-# Of equal ones, that of the call: a metric of the first one may have changed since.
-_depends: ContextVar[Any] = ContextVar("depends")
+# The static arguments of a call. Those of an earlier, equal call may hold a metric that
+# has changed since.
+_static: ContextVar[dict[str, Any]] = ContextVar("static")
 
 
-def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+def enter(function: Callable[..., Result], /, *tensors: Any, **static: Any) -> Result:
     """Keras traces a step twice before the first batch, with a metric in several steps.
 
     So a function is traced once for all graphs that call it.
@@ -60,24 +61,23 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
         )
     leaves = tf.nest.flatten(tensors)
     is_symbolic = any(isinstance(x, keras.KerasTensor) for x in leaves)
-    if tf.executing_eagerly() or is_symbolic or not generic.is_ours(depends):
-        return function(depends, *tensors)
+    runs_here = tf.executing_eagerly() or is_symbolic
+    if runs_here or not generic.is_ours(*static.values()):
+        return function(*tensors, **static)
     key = backends.backend.on_accelerator(), keras.config.floatx()
-    token = _depends.set(depends)
+    token = _static.set(static)
     try:
         given = tf.nest.map_structure(_as_tensor, tensors)
-        result: Result = _program(function, key, depends)(*given)
+        result: Result = _program(function, key, tuple(static.items()))(*given)
         return result
     finally:
-        _depends.reset(token)
+        _static.reset(token)
 
 
 @functools.lru_cache(1024)
-def _program(
-    function: Callable[..., Any], key: Any, depends: Any
-) -> Callable[..., Any]:
+def _program(function: Callable[..., Any], key: Any, static: Any) -> Callable[..., Any]:
     graph: Callable[..., Any] = tf.function(
-        lambda *tensors: function(_depends.get(), *tensors), autograph=False
+        lambda *tensors: function(*tensors, **_static.get()), autograph=False
     )
     return graph
 

@@ -241,21 +241,22 @@ def register_tree(kind: Class) -> Class:
     return kind
 
 
-def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+def enter(function: Callable[..., Result], /, *tensors: Any, **static: Any) -> Result:
     """A call that can't be replayed is one of the function itself."""
     device = _device_in_use()
-    if device is None or not generic.is_ours(depends):
-        return function(depends, *tensors)
+    if device is None or not generic.is_ours(*static.values()):
+        return function(*tensors, **static)
     leaves, tree = _flatten(tensors)
     forms = [_form_of(x) for x in leaves]
     places = {x.device for x in leaves if isinstance(x, torch.Tensor)}
     if None in forms or not {device} <= places <= {device, torch.device("cpu")}:
-        return function(depends, *tensors)
-    key = (device, function, depends, tree, tuple(forms), *_modes())
+        return function(*tensors, **static)
+    given = tuple(static.items())
+    key = (device, function, given, tree, tuple(forms), *_modes())
     with _lock:
-        graph = _graph_of(key, functools.partial(function, depends), tree, leaves)
+        graph = _graph_of(key, functools.partial(function, **static), tree, leaves)
         outputs = graph(leaves) if graph else []
-    result: Result = graph.result(outputs) if graph else function(depends, *tensors)
+    result: Result = graph.result(outputs) if graph else function(*tensors, **static)
     return result
 
 

@@ -103,7 +103,7 @@ def best_among(
     scores = np.concatenate([x.scores.astype(dtype) for x in found], axis=1)
     ids = np.concatenate([x.ids for x in found], axis=1)
     best = Best(*map(as_tensor, (scores, ids)))
-    return best if len(found) == 1 else backend.enter(_first, k, queries.keys, best)
+    return best if len(found) == 1 else backend.enter(_first, queries.keys, best, k=k)
 
 
 def best_of(
@@ -144,10 +144,10 @@ def _one_pass(
         blocks.step_of(_kept, again, score),
         [_nothing(asked, most) for _, asked in parts],
     )
-    finish = k, most == candidates.items or again
+    is_whole = most == candidates.items or again
     tensors = list[Tensor]()
     for chunk, kept in zip(chunks, found, strict=True):
-        tensors += backend.enter(_finish, finish, chunk.keys, kept)
+        tensors += backend.enter(_finish, chunk.keys, kept, k=k, is_whole=is_whole)
     arrays = backend.read(tensors)
     scores, ids, are_best = (
         np.concatenate(arrays[i::3])[: len(rows)] for i in range(3)
@@ -211,16 +211,15 @@ def _in_order(
 
 
 def _finish(
-    k_and_whole: tuple[int, bool], keys: Tensor | None, kept: Kept
+    keys: Tensor | None, kept: Kept, *, k: int, is_whole: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best k in order, and whether they are the best, or all are kept anyway."""
-    k, is_whole = k_and_whole
     scores, ids, are_odd = as_ranked(kept.scores), kept.ids, kept.are_odd[:, 0]
     are_best = ops.logical_not(are_odd)
     if not is_whole:
         last, beyond = scores[:, k - 1], scores[:, -1]
         are_best = are_best & ((beyond < last) | (last == -math.inf))
-    best = _first(k, keys, Best(scores, ids))
+    best = _first(keys, Best(scores, ids), k=k)
     missing = [(0, 0), (0, k - best.ids.shape[1])]
     ids = backend.where(best.scores > -math.inf, best.ids, -1)
     return (
@@ -230,7 +229,7 @@ def _finish(
     )
 
 
-def _first(k: int, keys: Tensor | None, best: Best) -> Best:
+def _first(keys: Tensor | None, best: Best, *, k: int) -> Best:
     """The first k, of equal scores those with larger keys first."""
     scores, ids = map(as_tensor, best)
     scores, order = backend.sorted_descending(scores, item_keys(keys, ids + 1))

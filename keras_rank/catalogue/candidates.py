@@ -263,10 +263,10 @@ def rows_of(x: Any, rows: Array) -> Any:
     x = backend.on_host(x)
     if isinstance(x, np.ndarray):
         return x[rows]
-    return backend.enter(_rows_of, None, x, backend.to_tensor(rows))
+    return backend.enter(_rows_of, x, backend.to_tensor(rows))
 
 
-def _rows_of(_: None, x: Tensor, rows: Tensor) -> Tensor:
+def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
     return ops.take(x, rows, axis=0)
 
 

@@ -169,9 +169,9 @@ def _one_pass(
     parts = list[Tensor]()
     for (_, chunk), of_chunk in zip(chunks, found, strict=True):
         if is_searched(chunk.ids):
-            parts += _finish(orders, _on_host(chunk), of_chunk)
+            parts += _finish(_on_host(chunk), of_chunk, orders=orders)
         else:
-            parts += backend.enter(_finish, orders, chunk, of_chunk)
+            parts += backend.enter(_finish, chunk, of_chunk, orders=orders)
     arrays = backend.read(parts)
     counts = list[Array]()
     for i in range(len(Counts._fields)):
@@ -254,7 +254,7 @@ def _search(
     return _with_block(chunk, scores, is_here, ids, found)
 
 
-def _finish(orders: bool, chunk: Chunk, found: Found) -> Counts:
+def _finish(chunk: Chunk, found: Found, *, orders: bool) -> Counts:
     """What is counted, without what is excluded."""
     number, (reach, before, scores) = chunk.ids.shape[1], found
     if not is_searched(chunk.ids):

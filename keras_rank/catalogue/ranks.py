@@ -154,10 +154,10 @@ def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
     """The random keys of queries if ties are shuffled: see `list_keys`."""
     if ties != "shuffle":
         return None
-    return backend.enter(_keys, None, key, has_items)
+    return backend.enter(_keys, key, has_items)
 
 
-def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
+def _keys(key: int, has_items: Tensor) -> Tensor:
     return list_keys(key, 0, as_tensor(has_items))
 
 
@@ -167,21 +167,21 @@ def ranked_by_counts(
     """Returns the ranks that follow from the counts."""
     order = OrderSpec(True, ties, k)
     if order.by_steps:
-        lists, ranking = _ranked(order, lists, counts)
+        lists, ranking = _ranked(lists, counts, order=order)
     else:
-        lists, ranking = backend.enter(_ranked, order, lists, counts)
+        lists, ranking = backend.enter(_ranked, lists, counts, order=order)
     return RankedLists(lists, ranking, k, ties, tied)
 
 
 def _ranked(
-    kind: OrderSpec, lists: TargetLists, counts: Counts
+    lists: TargetLists, counts: Counts, *, order: OrderSpec
 ) -> tuple[TargetLists, Ranking]:
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
-    tied = counts.tied if kind.ties == "average" else counts.before + 1
+    tied = counts.tied if order.ties == "average" else counts.before + 1
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )
-    ranking = rank_counted(kind, lists, retrieved, above, tied)
+    ranking = rank_counted(order, lists, retrieved, above, tied)
     places = RankCounts(above, equal, retrieved)
     return dataclasses.replace(lists, counts=places), ranking
 
@@ -277,7 +277,7 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Array | None:
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):
         received = f"exclude.shape={shape_of(ids)}"
         raise refused("exclude", "have the shape (batch, n), padded with -1", received)
-    ids = backend.enter(checked_ids, ("exclude", items), ids)
+    ids = backend.enter(checked_ids, ids, argument="exclude", items=items)
     # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1

@@ -22,16 +22,16 @@ def dot(queries: Tensor, candidates: Tensor) -> Tensor:
 
 def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
     """The cosines between queries of length one and candidates, 0 for zeros."""
-    return dot(queries, _of_length_one(None, candidates))
+    return dot(queries, _of_length_one(candidates))
 
 
 def prepared(score: Any, queries: Tensor) -> Tensor:
     """Queries as they are scored, which is done once."""
     is_cosine = isinstance(score, str) and score == "cosine"
-    return backend.enter(_of_length_one, None, queries) if is_cosine else queries
+    return backend.enter(_of_length_one, queries) if is_cosine else queries
 
 
-def _of_length_one(_: None, embeddings: Tensor) -> Tensor:
+def _of_length_one(embeddings: Tensor) -> Tensor:
     # Scaled, so that squares neither overflow nor vanish.
     largest = backend.largest_size(embeddings)
     embeddings = embeddings / backend.where(largest > 0.0, largest, 1.0)

@@ -242,9 +242,8 @@ def _as(number: Tensor | int, ids: Tensor) -> Tensor:
     return backend.constant(number, ids) if is_known else ops.cast(number, ids.dtype)
 
 
-def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Tensor:
+def checked_ids(ids: Tensor, *, argument: str, items: Tensor | int) -> Tensor:
     """Returns ids below the number of items, with -1 for all that are below 0."""
-    argument, items = argument_and_items
     ids = as_tensor(ids)
     # A large negative id would become that of an item in int32.
     ids = backend.where(ids >= 0, ids, -1)

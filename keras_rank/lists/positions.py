@@ -82,7 +82,7 @@ def lists_of_positions(
         lists, of_positions = tuple(axes[:1]), tuple(axes)
         of_sequences = lists, (*lists, 1)
         check_weights(weights.shape, *of_sequences, of_positions, (*of_positions, 1))
-    flat = backend.enter(_flat, len(axes), *parts, layer_mask)
+    flat = backend.enter(_flat, *parts, layer_mask, axes=len(axes))
     return [None if x is None else backend.on_host(x) for x in flat], labels
 
 
@@ -98,7 +98,7 @@ def _check_no_pairs(ids: Given, axes: int) -> None:
         )
 
 
-def _flat(axes: int, *of_positions: Tensor | None) -> tuple[Tensor | None, ...]:
+def _flat(*of_positions: Tensor | None, axes: int) -> tuple[Tensor | None, ...]:
     """Ids, scores, mask, weights and labels of lists, given those of positions.
 
     The mask of layers is the last one that is given.

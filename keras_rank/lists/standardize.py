@@ -86,7 +86,7 @@ class Kind(NamedTuple):
     k: int | None = None
 
 
-def standardize(kind: Kind, given: RawBatch) -> DenseLists | SparseLists:
+def standardize(given: RawBatch, *, kind: Kind) -> DenseLists | SparseLists:
     """Returns lists of a kind."""
     if kind.sparse_labels:
         return sparse_lists(kind.dtype, given, kind.k)
@@ -158,8 +158,8 @@ def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
         is_item = ops.cast(layer_mask[:, None] if of_rows else layer_mask, "bool")
         is_item = ops.broadcast_to(is_item, ops.shape(scores))
         scores = backend.where(is_item, scores, -np.inf)
-    kind, of_targets = ("y_true", items, dtype), (ids, labels, mask, weights)
-    lists = _target_lists(kind, *of_targets, is_item=is_item)
+    of_targets = ids, labels, mask, weights, is_item
+    lists = _target_lists(*of_targets, argument="y_true", items=items, dtype=dtype)
     return SparseLists(**vars(lists), scores=scores, is_item=is_item, k=k)
 
 
@@ -187,9 +187,14 @@ def standardize_targets(
         raise refused("targets", expected, f"targets.shape={shape_of(ids)}")
     weights = weights_of_lists(sample_weight, ids)
     check_largest_weight(weights)
-    given = ids, labels, mask, weights
-    kind = "targets", items, dtype
-    return backend.enter(_target_lists, kind, *given), tied_labels(of_labels)
+    lists = backend.enter(
+        _target_lists,
+        *(ids, labels, mask, weights),
+        argument="targets",
+        items=items,
+        dtype=dtype,
+    )
+    return lists, tied_labels(of_labels)
 
 
 def read_targets(argument: str, value: Any) -> Tensor:
@@ -235,16 +240,18 @@ def _checked_targets(
 
 
 def _target_lists(
-    kind: tuple[str, Tensor | int, str],
-    *of_targets: Tensor | None,
+    ids: Tensor,
+    labels: Tensor | None,
+    mask: Tensor | None,
+    weights: Tensor | None,
     is_item: Tensor | None = None,
+    *,
+    argument: str,
+    items: Tensor | int,
+    dtype: str,
 ) -> TargetLists:
-    """Lists of targets, given their ids, labels, mask and weights.
-
-    And first the name of the argument, the number of items, and the dtype.
-    """
-    argument, items, dtype = kind
-    ids, labels, mask, weights = map(as_tensor, of_targets)
+    """Returns lists of the targets whose ids are given in an argument of a user."""
+    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
     ids, labels = _checked_targets(argument, items, *_targets(ids, labels, mask))
     is_target = ids >= 0 if labels is None else ids != -1
     has_catalogue = True

@@ -608,10 +608,12 @@ class ExposureMetric(ScoreMetric):
 
     def _result_of(self, sums: Sequence[Tensor]) -> Tensor:
         """Returns the result, given the sums."""
-        return backend.enter(_computed, type(self).compute, *sums, *self._item_values())
+        numbers = *sums, *self._item_values()
+        return backend.enter(_computed, *numbers, compute=type(self).compute)
 
 
-def _computed(compute: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
+def _computed(*numbers: Tensor, compute: Callable[..., Tensor]) -> Tensor:
+    """Returns what `compute` does. A user's own is seen not to be ours."""
     return compute(*numbers)
 
 

@@ -16,8 +16,8 @@ from keras_rank.metrics.popularity import numbers_of_items
 from keras_rank.metrics.saved_array import array_config, with_array
 from keras_rank.metrics.shown import Shown
 
-# How `keras_rank.state` takes the mean: lists without a value are left out.
-_MEAN = None, "float32"
+# Arguments of `state.mean`: lists without a value are left out.
+_MEAN: dict[str, Any] = {"empty_value": None, "dtype": "float32"}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -97,17 +97,19 @@ class IntraListDiversity(ExposureMetric):
         return {"totals": (shape, "float32"), "remainders": (shape[1:], "float32")}
 
     def _add(self, sums: Sequence[Tensor], lists: Shown) -> list[Tensor]:
-        return backend.enter(_with_lists, self.k, lists.ids, self._unit_vectors, *sums)
+        return backend.enter(
+            _with_lists, lists.ids, self._unit_vectors, *sums, k=self.k
+        )
 
     def _result_of(self, sums: Sequence[Tensor]) -> Tensor:
-        return backend.enter(state.mean, _MEAN, *sums)
+        return backend.enter(state.mean, *sums, **_MEAN)
 
     def _error_of(self, sums: Sequence[Tensor]) -> Tensor:
-        return backend.enter(state.standard_error, _MEAN, *sums)
+        return backend.enter(state.standard_error, *sums, **_MEAN)
 
 
 def _with_lists(
-    k: int, ids: Tensor, unit_vectors: Tensor, totals: Tensor, remainders: Tensor
+    ids: Tensor, unit_vectors: Tensor, totals: Tensor, remainders: Tensor, *, k: int
 ) -> list[Tensor]:
     """The sums of values with those of more lists."""
     values, has_pairs = intra_list_diversity(unit_vectors, ids[:, :k])
@@ -187,10 +189,10 @@ class Personalization(ExposureMetric):
 
     def _add(self, sums: Sequence[Tensor], lists: Shown) -> list[Tensor]:
         counts, number = sums
-        more = backend.enter(_number_of_lists, self.k, lists.ids)
+        more = backend.enter(_number_of_lists, lists.ids, k=self.k)
         return [*super()._add([counts], lists), number + more]
 
 
-def _number_of_lists(k: int, ids: Tensor) -> Tensor:
+def _number_of_lists(ids: Tensor, *, k: int) -> Tensor:
     """How many lists show any item."""
     return ops.sum(ops.cast(ops.any(ids[:, :k] >= 0, axis=1), "int32"))

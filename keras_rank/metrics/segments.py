@@ -62,7 +62,7 @@ class SegmentedSums:
         """Adds the columns of lists for some metrics, from the list `first` on."""
         for number, of_segment in self._in_segments(columns, 0.0, first):
             state = self._states[number]
-            new = backend.enter(with_columns, None, of_segment, state.of(indices))
+            new = backend.enter(with_columns, of_segment, state.of(indices))
             self._states[number] = state.replaced(indices, new)
 
     def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:

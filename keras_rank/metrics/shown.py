@@ -50,7 +50,7 @@ class Shown:
     def __init__(self, ids: Tensor, items: int) -> None:
         self.ids = ids
         self.counts = functools.cache(
-            lambda k: backend.enter(_count_each, (k, items), ids)
+            lambda k: backend.enter(_count_each, ids, k=k, items=items)
         )
 
 
@@ -135,7 +135,7 @@ def read_shown(
         ids, lists = _read_ids(y_true, sample_weight, showing.items, showing.k), 0
     else:
         batch = _read(showing, *given, warns=warns)
-        ids, lists = backend.enter(_best_ids, showing, batch, key, first_list)
+        ids, lists = backend.enter(_best_ids, batch, key, first_list, showing=showing)
     return Shown(ids, showing.items), lists
 
 
@@ -167,10 +167,10 @@ def _read(
 
 
 def _best_ids(
-    showing: Showing, given: RawBatch, key: Tensor, first_list: Tensor
+    given: RawBatch, key: Tensor, first_list: Tensor, *, showing: Showing
 ) -> tuple[Tensor, Tensor]:
     """The ids of the best items of lists, and the number of lists."""
-    lists = standardize(Kind(showing.sparse_labels, "float32"), given)
+    lists = standardize(given, kind=Kind(showing.sparse_labels, "float32"))
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_dense(lists, showing.k, showing.ties, key, first_list)
     assert ranking.order is not None
@@ -210,10 +210,10 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             f"each list, padded with -1. Received: y_true.shape={shape}"
         )
     ids = _of_width(ids[:, :k], k) if shape[1] is None else ids
-    return backend.enter(_each_once, items, ids)
+    return backend.enter(_each_once, ids, items=items)
 
 
-def _each_once(items: int, ids: Tensor) -> Tensor:
+def _each_once(ids: Tensor, *, items: int) -> Tensor:
     """Checked ids, -1 where a list shows an item again."""
     ids = as_tensor(ids)
     # A large negative id would become that of an item in int32.
@@ -223,9 +223,8 @@ def _each_once(items: int, ids: Tensor) -> Tensor:
     return backend.where(are_repeated(ids), -1, ids)
 
 
-def _count_each(k_and_items: tuple[int, int], ids: Tensor) -> Tensor:
+def _count_each(ids: Tensor, *, k: int, items: int) -> Tensor:
     """How often each item is among the first ids. Those below 0 are padding."""
-    k, items = k_and_items
     ids = ids[:, :k]
     return backend.bincount(backend.where(ids >= 0, ids, items), items)
 

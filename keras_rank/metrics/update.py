@@ -192,10 +192,10 @@ def updates_of(
         spec, state = UpdateSpec.of(members), new.of(indices)
         if backend.is_ours(spec):
             batch = bucket_shapes(batch, members[0].sparse_labels)
-            its = backend.enter(_with_batch, spec, batch, spec.keys, state)
+            its = backend.enter(_with_batch, batch, spec.keys, state, spec=spec)
         else:
             columns = _by_steps(spec, batch, _lists_seen(spec, state))
-            its = backend.enter(with_columns, None, columns, state)
+            its = backend.enter(with_columns, columns, state)
         new = new.replaced(indices, its)
     return list(zip(sums, new, strict=True))
 
@@ -216,7 +216,7 @@ def values_of(
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
         _check_reads(metric, y_true)
-        return backend.enter(_values_of_ranked, spec, *y_true.fresh())
+        return backend.enter(_values_of_ranked, *y_true.fresh(), spec=spec)
     if metric.sparse_labels:
         reading = read_sparse(y_true, y_pred, sample_weight)
     else:
@@ -229,9 +229,9 @@ def values_of(
     if not backend.is_ours(spec):
         lists, rankings = _ranked_by_steps(spec, batch, (key,), [0])
         ranked = dataclasses.replace(spec, orders=())
-        return backend.enter(_values_of_ranked, ranked, lists, *rankings)
+        return backend.enter(_values_of_ranked, lists, *rankings, spec=ranked)
     padded = bucket_shapes(batch, metric.sparse_labels)
-    values = backend.enter(_values_of_batch, spec, padded, (key,))
+    values = backend.enter(_values_of_batch, padded, (key,), spec=spec)
     return first_rows(values, shape_of(batch.labels)[0])
 
 
@@ -288,7 +288,7 @@ def columns_of(
         spec = UpdateSpec.of([metrics[index] for index in indices])
         first_lists = _lists_seen(spec, state.of(indices))
         if backend.is_ours(spec):
-            columns = backend.enter(_columns, spec, batch, spec.keys, first_lists)
+            columns = backend.enter(_columns, batch, spec.keys, first_lists, spec=spec)
         else:
             columns = _by_steps(spec, batch, first_lists)
         yield indices, columns
@@ -304,7 +304,7 @@ def columns_of_ranked(metrics: Sequence[ListMetric], ranked: RankedLists) -> Ten
     """Returns what each of some ranked lists adds to the totals of metrics."""
     _check_take(metrics, ranked)
     spec = UpdateSpec.of(metrics)
-    return backend.enter(_columns_of_ranked, spec, *ranked.fresh())
+    return backend.enter(_columns_of_ranked, *ranked.fresh(), spec=spec)
 
 
 def _with_ranked_lists(
@@ -313,7 +313,7 @@ def _with_ranked_lists(
     """Returns the state of metrics with ranked lists added."""
     _check_take(metrics, ranked)
     spec = UpdateSpec.of(metrics)
-    return backend.enter(_with_ranked, spec, *ranked.fresh(), state)
+    return backend.enter(_with_ranked, *ranked.fresh(), state, spec=spec)
 
 
 def results(
@@ -325,18 +325,26 @@ def results(
     for place, metric in enumerate(metrics):
         which = metric.empty_value, metric._compute_dtype
         if which not in found:
-            found[which] = backend.enter(_of_each, (statistic, which), *state[:2])
+            found[which] = backend.enter(
+                _of_each,
+                *state[:2],
+                statistic=statistic,
+                empty_value=metric.empty_value,
+                dtype=metric._compute_dtype,
+            )
         values.append(found[which][place])
     return values
 
 
 def _of_each(
-    statistic_and_which: tuple[Callable[..., Tensor], tuple[float | None, str]],
     totals: Tensor,
     remainders: Tensor,
+    *,
+    statistic: Callable[..., Tensor],
+    empty_value: float | None,
+    dtype: str,
 ) -> list[Tensor]:
-    statistic, which = statistic_and_which
-    values = statistic(which, totals, remainders)
+    values = statistic(totals, remainders, empty_value=empty_value, dtype=dtype)
     return list(ops.unstack(values)) if len(values.shape) else [values]
 
 
@@ -395,27 +403,31 @@ def _check_take(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
 
 
 def _with_batch(
-    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], state: State
+    batch: RawBatch, keys: Sequence[Tensor], state: State, *, spec: UpdateSpec
 ) -> State:
     """The state of metrics with lists added."""
-    columns = _columns(spec, batch, keys, _lists_seen(spec, state))
-    return with_columns(None, columns, state)
+    columns = _columns(batch, keys, _lists_seen(spec, state), spec=spec)
+    return with_columns(columns, state)
 
 
 def _columns(
-    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], first_lists: list[Tensor]
+    batch: RawBatch,
+    keys: Sequence[Tensor],
+    first_lists: list[Tensor],
+    *,
+    spec: UpdateSpec,
 ) -> Tensor:
     """What lists add to the totals of metrics."""
-    lists = standardize(spec.kind, batch)
+    lists = standardize(batch, kind=spec.kind)
     rankings = _in_orders(spec, lists, keys, first_lists)
-    return _columns_of(spec, lists, spec.rankings(rankings))
+    return _columns_of(lists, spec.rankings(rankings), spec=spec)
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
     """What lists add to totals, with programs before and after a user's code."""
     lists, rankings = _ranked_by_steps(spec, batch, spec.keys, first_lists)
     ranked = dataclasses.replace(spec, orders=())
-    return backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
+    return backend.enter(_columns_of, lists, spec.rankings(rankings), spec=ranked)
 
 
 def _ranked_by_steps(
@@ -425,26 +437,26 @@ def _ranked_by_steps(
     first_lists: Sequence[Tensor | int],
 ) -> tuple[Lists, list[Ranking]]:
     """Lists and their orders, each by a program of its own."""
-    lists = backend.enter(standardize, spec.kind, batch)
+    lists = backend.enter(standardize, batch, kind=spec.kind)
     rankings = [
-        rank_by_scores(order, lists, key, first_list)
+        rank_by_scores(lists, key, first_list, order=order)
         if order.by_steps
-        else backend.enter(rank_by_scores, order, lists, key, first_list)
+        else backend.enter(rank_by_scores, lists, key, first_list, order=order)
         for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
     ]
     return lists, rankings
 
 
 def _values_of_batch(
-    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor]
+    batch: RawBatch, keys: Sequence[Tensor], *, spec: UpdateSpec
 ) -> Tensor:
     """The values of a single metric for lists."""
-    lists = standardize(spec.kind, batch)
+    lists = standardize(batch, kind=spec.kind)
     (ranking,) = _in_orders(spec, lists, keys, [0])
-    return _values_of_ranked(spec, lists, ranking)
+    return _values_of_ranked(lists, ranking, spec=spec)
 
 
-def _values_of_ranked(spec: UpdateSpec, lists: Lists, ranking: Ranking) -> Tensor:
+def _values_of_ranked(lists: Lists, ranking: Ranking, *, spec: UpdateSpec) -> Tensor:
     """The values of a single metric for ranked lists."""
     (metric,) = spec.metrics
     judged = JudgedLists(lists, metric._relevance_for(lists))
@@ -453,32 +465,32 @@ def _values_of_ranked(spec: UpdateSpec, lists: Lists, ranking: Ranking) -> Tenso
 
 
 def _with_ranked(
-    spec: UpdateSpec, lists: Lists, ranking: Ranking, state: State
+    lists: Lists, ranking: Ranking, state: State, *, spec: UpdateSpec
 ) -> State:
     """The state of metrics with ranked lists added."""
-    return with_columns(None, _columns_of_ranked(spec, lists, ranking), state)
+    return with_columns(_columns_of_ranked(lists, ranking, spec=spec), state)
 
 
-def _columns_of_ranked(spec: UpdateSpec, lists: Lists, ranking: Ranking) -> Tensor:
+def _columns_of_ranked(lists: Lists, ranking: Ranking, *, spec: UpdateSpec) -> Tensor:
     """What ranked lists add to the totals of metrics."""
     cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
     rankings = [cuts[metric.k] for metric in spec.metrics]
-    return _columns_of(spec, lists, rankings)
+    return _columns_of(lists, rankings, spec=spec)
 
 
 def values_with(
-    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], numbers: Tensor
+    batch: RawBatch, keys: Sequence[Tensor], numbers: Tensor, *, spec: UpdateSpec
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Returns for each metric: which lists have relevant items, values and weights.
 
     Args:
-        spec: what is computed.
         batch: the lists.
         keys: the keys of the seeds of the orders.
         numbers: int tensor of shape `(batch,)`. The number that each list has in the
             shuffle.
+        spec: what is computed.
     """
-    lists = standardize(spec.kind, batch)
+    lists = standardize(batch, kind=spec.kind)
     # The place of a list in the batch is added to it.
     first_list = numbers - (ops.cumsum(ops.cast(lists.has_items, "int32")) - 1)
     rankings = _in_orders(spec, lists, keys, [first_list] * len(spec.orders))
@@ -502,7 +514,7 @@ def _in_orders(
 ) -> list[Ranking]:
     """Lists ordered in each of several ways."""
     return [
-        rank_by_scores(order, lists, key, first_list)
+        rank_by_scores(lists, key, first_list, order=order)
         for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
     ]
 
@@ -556,7 +568,9 @@ def _expected(metric: ListMetric, judged: JudgedLists) -> str:
     )
 
 
-def _columns_of(spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]) -> Tensor:
+def _columns_of(
+    lists: Lists, rankings: Sequence[Ranking], *, spec: UpdateSpec
+) -> Tensor:
     """What the lists add to the totals of all metrics: their columns (see `state`)."""
     of_metrics = []
     for metric, judged, values, weights in _computed(spec, lists, rankings):
@@ -584,7 +598,7 @@ def _stacked(of_metrics: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
     return values, weights, counts > 0.0, has_items
 
 
-def with_columns(_: None, columns: Tensor, state: State) -> State:
+def with_columns(columns: Tensor, state: State) -> State:
     """Returns the state with the columns of lists added, and those with items."""
     if state.is_stacked and len(columns.shape) == 2:
         columns = columns[:, None]

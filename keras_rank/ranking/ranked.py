@@ -16,18 +16,19 @@ from keras_rank.ranking.tie_breaking import Ties
 
 
 def rank_by_scores(
-    order: OrderSpec,
     lists: Lists,
     key: Tensor | int = 0,
     first_list: Tensor | int = 0,
+    *,
+    order: OrderSpec,
 ) -> Ranking:
     """Orders the items of each list by their scores, the highest first.
 
     Args:
-        order: how ties are ordered, and the number of ranks.
         lists: the lists.
         key: the key of the seed of the shuffle, from `key_of_seed`.
         first_list: the number of lists seen before, which also keys the shuffle.
+        order: how ties are ordered, and the number of ranks.
     """
     if isinstance(lists, SparseLists):
         return rank_targets(order, lists, key, first_list)

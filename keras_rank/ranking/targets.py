@@ -133,22 +133,22 @@ def rank_targets(
     order: OrderSpec, lists: SparseLists, key: Tensor | int, first_list: Tensor | int
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above."""
-    k_and_ties = order.k, order.ties
-    counts = order.step(_counts, k_and_ties, lists, key, first_list)
+    counts = order.step(_counts, lists, key, first_list, k=order.k, ties=order.ties)
     return rank_counted(order, lists, *counts)
 
 
 def _counts(
-    k_and_ties: tuple[int | None, Ties],
     lists: SparseLists,
     key: Tensor | int,
     first_list: Tensor | int,
+    *,
+    k: int | None,
+    ties: Ties,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which targets are retrieved, what is above each, and its place after these.
 
     If ties are averaged, the number of items above it, and of its ties.
     """
-    k, ties = k_and_ties
     above, tied, retrieved = lists.rank_counts
     if ties == "average":
         return retrieved, above, tied
@@ -190,9 +190,9 @@ def rank_counted(
     """
     k, cutoff = order.k, _cutoff(lists, order.k)
     if order.ties == "average":
-        spans = order.step(_spans, k, lists, retrieved, above, tied)
+        spans = order.step(_spans, lists, retrieved, above, tied, k=k)
         depth = seen_maximum(spans.ends, cutoff)
-        return order.step(_listed, (k, depth), lists, spans)
+        return order.step(_listed, lists, spans, k=k, depth=depth)
     limit = as_number(cutoff, lists.dtype)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
@@ -232,7 +232,12 @@ class _Spans(NamedTuple):
 
 
 def _spans(
-    k: int | None, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
+    lists: TargetLists,
+    retrieved: Tensor,
+    above: Tensor,
+    tied: Tensor,
+    *,
+    k: int | None,
 ) -> _Spans:
     limit = as_number(_cutoff(lists, k), lists.dtype)
     found = ops.logical_and(retrieved, above < limit)
@@ -252,9 +257,8 @@ def _spans(
 
 
 def _listed(
-    k_and_depth: tuple[int | None, Tensor | int], lists: TargetLists, spans: _Spans
+    lists: TargetLists, spans: _Spans, *, k: int | None, depth: Tensor | int
 ) -> SpanRanking:
-    k, depth = k_and_depth
     cutoff = _cutoff(lists, k)
     ends = spans.ends
     index = counted(0, depth - 1, lists.dtype, like=ends)[None, :]

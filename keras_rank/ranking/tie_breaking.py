@@ -36,12 +36,12 @@ class OrderSpec(NamedTuple):
         return self.of_targets and self.ties == "average" and self.k is None
 
     def step(
-        self, function: Callable[..., Result], depends: Any, *tensors: Any
+        self, function: Callable[..., Result], /, *tensors: Any, **static: Any
     ) -> Result:
         """Returns what one of these steps computes: each is a program of its own."""
         if self.by_steps:
-            return backend.enter(function, depends, *tensors)
-        return function(depends, *tensors)
+            return backend.enter(function, *tensors, **static)
+        return function(*tensors, **static)
 
 
 def list_keys(key: Tensor | int, first_list: Tensor | int, has_items: Tensor) -> Tensor:

@@ -183,15 +183,13 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = ranked_as(scores)
     if len(axes) == 1:
-        return backend.enter(_excluded, None, scores, *ids)
+        return backend.enter(_excluded, scores, *ids)
     # Each position is a list of its own.
     lists = [ops.reshape(x, (-1, size_of(x, -1))) for x in (scores, *ids)]
-    return ops.reshape(backend.enter(_excluded, None, *lists), ops.shape(scores))
+    return ops.reshape(backend.enter(_excluded, *lists), ops.shape(scores))
 
 
-def _excluded(
-    _: None, scores: Tensor, ids: Tensor, kept: Tensor | None = None
-) -> Tensor:
+def _excluded(scores: Tensor, ids: Tensor, kept: Tensor | None = None) -> Tensor:
     items = size_of(scores, 1)
     columns = _columns_of("item_ids", ids, items)
     excluded = columns >= 0
@@ -211,7 +209,7 @@ def _excluded(
 
 def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
     """Ids of items as int32, with -1 for all that are none."""
-    ids = checked_ids((argument, items), ids)
+    ids = checked_ids(ids, argument=argument, items=items)
     is_item = ops.logical_and(are_items(ids, items), ids >= 0)
     return ops.cast(backend.where(is_item, ids, -1), "int32")
 

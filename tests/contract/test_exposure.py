@@ -21,7 +21,6 @@ from test_catalogue import ITEMS, scores_of, tasks
 
 from keras_rank import catalogue, utils
 from keras_rank.catalogue import tiles
-from keras_rank.metrics.diversity import intra_list_diversity
 from keras_rank.metrics import (
     NDCG,
     AveragePopularity,
@@ -33,6 +32,7 @@ from keras_rank.metrics import (
     RankingMetrics,
     exposure,
 )
+from keras_rank.metrics.diversity import intra_list_diversity
 
 # Of few shapes, which many tests share.
 pytestmark = pytest.mark.programs

@@ -31,11 +31,11 @@ def depths(monkeypatch):
     """How deep each program lies that is entered: 1 where it lies in no other."""
     entered, within = [], []
 
-    def enter(function, depends, *tensors):
+    def enter(function, /, *tensors, **static):
         within.append(function)
         entered.append(len(within))
         try:
-            return function(depends, *tensors)
+            return function(*tensors, **static)
         finally:
             within.pop()
 

@@ -29,7 +29,7 @@ if keras.backend.backend() == "jax":
 
 def ranked(scores, k, ties):
     lists = lists_of(np.zeros_like(scores), scores)
-    return rank_by_scores(OrderSpec(False, ties, k), lists, key_of_seed(3))
+    return rank_by_scores(lists, key_of_seed(3), order=OrderSpec(False, ties, k))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -61,6 +61,9 @@ def test_what_a_program_can_compute():
     assert generic.is_ours(UpdateSpec.of([metrics.NDCG(gain_fn=gains.linear)]))
     assert not generic.is_ours(OrderSpec(True, "average", None))
     assert not generic.is_ours((OrderSpec(False, "average", 5), lambda x: x))
+    assert generic.is_ours()
+    assert generic.is_ours(5, OrderSpec(True, "average", 5))
+    assert not generic.is_ours(5, lambda x: x)
 
 
 def test_numbers_are_counted(rng):

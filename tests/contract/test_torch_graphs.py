@@ -210,33 +210,33 @@ def test_what_is_given_may_change_afterwards_and_stays_as_it_is(rng):
     assert all(x.equal(found[0]) for x in found)
 
 
-def doubled(_, x):
+def doubled(x):
     return x + x
 
 
 def entered(function, *tensors, calls=CALLS):
     """The results of a program that is called several times."""
-    return [torch_graphs.enter(function, None, *tensors) for _ in range(calls)]
+    return [torch_graphs.enter(function, *tensors) for _ in range(calls)]
 
 
-def repeats(_, x):
+def repeats(x):
     for _ in range(torch_graphs.MOST_OPERATIONS + 1):
         x = x + 0.0
     return x
 
 
-def keeps(_, x):
+def keeps(x):
     backend._constant.cache_clear()
     return x + backend.constant(0.125, x)
 
 
 NEVER = {
-    "reads": (lambda _, x: x * x.sum().item(), "A CUDA graph can't hold"),
-    "draws": (lambda _, x: x + torch.rand(1) * 0, "A CUDA graph can't hold"),
-    "makes": (lambda _, x: x + torch.tensor([1.0, 2.0]), "A CUDA graph can't hold"),
-    "selects": (lambda _, x: x[x > 1], "A CUDA graph can't hold"),
+    "reads": (lambda x: x * x.sum().item(), "A CUDA graph can't hold"),
+    "draws": (lambda x: x + torch.rand(1) * 0, "A CUDA graph can't hold"),
+    "makes": (lambda x: x + torch.tensor([1.0, 2.0]), "A CUDA graph can't hold"),
+    "selects": (lambda x: x[x > 1], "A CUDA graph can't hold"),
     "repeats": (repeats, "A CUDA graph can't hold"),
-    "returns a number": (lambda _, x: (x, 1.5), ""),
+    "returns a number": (lambda x: (x, 1.5), ""),
     "keeps": (keeps, "what lasts"),
 }
 
@@ -245,7 +245,7 @@ NEVER = {
 @pytest.mark.parametrize(("function", "reason"), NEVER.values(), ids=NEVER)
 def test_what_no_graph_can_hold_is_never_recorded(function, reason):
     x = torch.tensor([1.0, 2.0])
-    expected = function(None, x)
+    expected = function(x)
     for found in entered(function, x):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
     (error,) = graphs.errors()
@@ -273,19 +273,19 @@ def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
 
 @recorded
 def test_an_error_of_the_program_is_its_own():
-    def fails(_, x):
+    def fails(x):
         raise KeyError("its own")
 
     for _ in range(CALLS):
         with pytest.raises(KeyError, match="its own"):
-            torch_graphs.enter(fails, None, torch.ones(2))
+            torch_graphs.enter(fails, torch.ones(2))
 
 
 @recorded
 def test_values_are_hidden_from_one_thread_alone():
     seen = []
 
-    def program(_, x):
+    def program(x):
         seen.append(backend.known(x.sum() > 0))
         other = threading.Thread(target=lambda: seen.append(backend.known(x[0] > 0)))
         other.start()
@@ -299,7 +299,7 @@ def test_values_are_hidden_from_one_thread_alone():
 
 @recorded
 def test_a_graph_keeps_the_constants_that_it_reads():
-    def program(_, x):
+    def program(x):
         return x + backend.constant(0.375, x)
 
     x = torch.ones(2)
@@ -396,24 +396,24 @@ def test_what_a_graph_depends_on():
     with default_precision("float16"):
         entered(doubled, x)
     assert len(torch_graphs._kinds) == 4
-    torch_graphs.enter(lambda _, x: x, object(), x)
-    torch_graphs.enter(doubled, None, x.to_sparse())
+    torch_graphs.enter(lambda x, *, own: x, x, own=object())
+    torch_graphs.enter(doubled, x.to_sparse())
     # Neither a stranger's object nor a sparse tensor makes a kind.
     assert len(torch_graphs._kinds) == 4
 
 
 @recorded
 def test_integers_may_be_others_each_time():
-    def sums(_, x, numbers):
+    def sums(x, numbers):
         return x.int() + numbers[0]
 
     x = torch.ones(2)
     for number in range(CALLS):
-        found = torch_graphs.enter(sums, None, x, (number,))
+        found = torch_graphs.enter(sums, x, (number,))
         assert found.tolist() == [number + 1] * 2
     # Only as large as an int32 is.
     for number in (2**40, -(2**40)):
-        found = torch_graphs.enter(lambda _, x, y: x.long() + y, None, x, number)
+        found = torch_graphs.enter(lambda x, y: x.long() + y, x, number)
         assert found.tolist() == [number + 1] * 2
     assert len(torch_graphs._kinds) == 1
 
@@ -430,7 +430,7 @@ def test_gradients_are_kept():
 
 
 def double(x):
-    return torch_graphs.enter(doubled, None, x)
+    return torch_graphs.enter(doubled, x)
 
 
 IN_ONE_GRAPH = {"backend": "eager", "fullgraph": True}

@@ -143,7 +143,7 @@ def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
 
 def _worth(batch: Batch, gain: Relevance) -> Array:
     """What items add to a metric: their gains times their weights."""
-    lists = standardize(Kind(False, "float32"), _given(batch, "label").batch)
+    lists = standardize(_given(batch, "label").batch, kind=Kind(False, "float32"))
     worth = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
     number, size = batch["label"].shape
     return np.asarray(worth[:number, :size])
@@ -190,7 +190,9 @@ def _computed(
             if any(metric._compares_labels for metric in members):
                 check_told_apart(labels, "label")
             spec = update.UpdateSpec.of(members, ties)
-            computed = backend.enter(update.values_with, spec, lists, spec.keys, keys)
+            computed = backend.enter(
+                update.values_with, lists, spec.keys, keys, spec=spec
+            )
             for metric, of_lists in zip(members, computed, strict=True):
                 has_relevant, values, weights = (
                     ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
