@@ -203,13 +203,19 @@ class ScoreMetric(keras.metrics.Metric):
 
     def reset_state(self) -> None:
         """Resets the sums to those of no lists."""
-        if self._is_member:
-            self._check_has_state("reset_state")
+        self._check_has_sums("reset_state")
         super().reset_state()
 
-    def _check_has_state(self, method: str) -> None:
-        """Raises for a metric whose sums are those of its group."""
-        is_unused = self._was_given and self._is_new
+    def _check_has_sums(self, method: str, *, reads: bool = False) -> None:
+        """Raises for a member of a group, as the group has the sums.
+
+        Args:
+            method: the name of the method that was called.
+            reads: whether the method reads sums. It then also raises for a metric that
+                was given to a group, which updates a copy of it, and never updated
+                itself.
+        """
+        is_unused = reads and self._was_given and self._is_new
         if not self._is_member and not (is_unused and _is_zero(self._sums[-1])):
             return
         what = "a member of" if self._is_member else "only given to"
@@ -409,8 +415,7 @@ class RankingMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match, or ranked lists have another
                 `shuffle_ties` or a smaller `k`. The state is then unchanged.
         """
-        if self._is_member:
-            self._check_has_state("update_state")
+        self._check_has_sums("update_state")
         given = y_true, y_pred, sample_weight
         assign(update.updates_of([self], self._sums, *given))
 
@@ -443,7 +448,7 @@ class RankingMetric(ScoreMetric):
         }
 
     def _of_sums(self, method: str, statistic: Callable[..., Tensor]) -> Tensor:
-        self._check_has_state(method)
+        self._check_has_sums(method, reads=True)
         (value,) = update.results(statistic, [self], state_of(self._sums))
         return value
 
@@ -555,14 +560,13 @@ class ExposureMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match. The state is unchanged then. In
                 a graph that does not know sizes, TensorFlow raises its own error.
         """
-        if self._is_member:
-            self._check_has_state("update_state")
+        self._check_has_sums("update_state")
         given = y_true, y_pred, sample_weight
         assign(shown.updates_of([self], [self._sums], given))
 
     def result(self) -> Tensor:
         """Returns the result over all lists since the last reset, 0 for no lists."""
-        self._check_has_state("result")
+        self._check_has_sums("result", reads=True)
         return self._result_of(self._values())
 
     def of_shown(self, ids: Tensor, items: int) -> list[Tensor]:

@@ -89,7 +89,7 @@ class IntraListDiversity(ExposureMetric):
 
     def standard_error(self) -> Tensor:
         """Returns the standard error of the result, as that of `RankingMetric`."""
-        self._check_has_state("standard_error")
+        self._check_has_sums("standard_error", reads=True)
         return self._error_of(self._values())
 
     def _variable_specs(self, items: int) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -48,7 +48,7 @@ def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
     """
     if not isinstance(metric, RankingMetrics):
         if isinstance(metric, ScoreMetric):
-            metric._check_has_state("export_state")
+            metric._check_has_sums("export_state")
         return {f"{metric.name}/{x.name}": (x, ...) for x in metric.variables}
     return {
         f"{metric.prefix}{member.name}/{variable.name}": (variable, index)

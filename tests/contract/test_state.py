@@ -62,7 +62,8 @@ def test_means_in_float64_are_those_of_all_parts(value):
         pytest.skip("JAX has no float64 unless enabled")
     column = backend.to_tensor(np.array([[value], [1.0], [1.0], [1.0]]))
     totals, remainders, _ = sums_of.add(ops.zeros((2, 4, 4)), ops.zeros((4, 4)), column)
-    assert float(sums_of.mean((None, "float64"), totals, remainders)) == value
+    found = sums_of.mean(totals, remainders, empty_value=None, dtype="float64")
+    assert float(found) == value
 
 
 def make_metric():
