@@ -1,9 +1,10 @@
-"""Metrics of binary relevance as Keras metrics."""
+"""Metrics of binary relevance: an item is relevant or not."""
 
 import re
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_rank.arguments import (
     DENOMINATORS,
@@ -15,21 +16,25 @@ from keras_rank.arguments import (
     check_flag,
     check_fraction,
 )
-from keras_rank.backends import Tensor
-from keras_rank.formulas.binary import (
-    any_hit,
-    discounted_hits,
-    hits_at_relevant_count,
-    hits_over_relevant,
-    hits_over_slots,
-    hits_over_slots_and_relevant,
-    irrelevant_above_relevant,
-    precisions_at_relevant_ranks,
-    precisions_to_relevant_count,
-    reciprocal_of_first_relevant,
+from keras_rank.arrays.arithmetic import ratio, total
+from keras_rank.backends import Tensor, backend
+from keras_rank.discounts import at_ranks, geometric
+from keras_rank.formulas.chances import hypergeometric
+from keras_rank.formulas.shared import (
+    at_last_rank,
+    counts_to,
+    first_hit,
+    group_at_cutoff,
+    hits_above,
+    hits_above_group,
+    mean_to_relevant_count,
+    require_grades,
+    share_of_ideal,
+    slots_of_top,
 )
 from keras_rank.lists.relevance import (
     Relevance,
+    absolute_gains,
     below_threshold,
     from_threshold,
     of_gain,
@@ -90,10 +95,46 @@ class MeanAveragePrecision(RankingMetric):
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return precisions_at_relevant_ranks(lists, ranking, self.normalizer)
+        relevant = lists.relevance_by_rank(ranking)
+        # The expected number of hits down to each rank that has a relevant item.
+        hits = 1.0 + hits_above(ranking, relevant)
+        if self.normalizer == "retrieved":
+            return _mean_precision_at_hits(ranking, relevant, hits)
+        precisions = hits / ranking.ranks
+        clipped = self.normalizer == "clipped"
+        best = total(lists.ideal_gains(ranking)) if clipped else lists.relevant_weight
+        value = ratio(total(lists.gains_by_rank(ranking) * precisions), best)
+        # The sums may differ by a rounding error.
+        return backend.minimum(value, 1.0)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "normalizer": self.normalizer}
+
+
+def _mean_precision_at_hits(
+    ranking: Ranking, relevant: Tensor, hits_to_rank: Tensor
+) -> Tensor:
+    """The mean precision at the relevant ranks, averaged over the orders of ties.
+
+    Only ties at the cutoff change the number of hits: of the m items of that group, c
+    are relevant, and x of these are at its t ranks above the cutoff, by the
+    hypergeometric distribution. Given x, its ranks are relevant with probability x / t,
+    and the sum of their precisions is that of a group of t items.
+    """
+    if not ranking.averages:
+        return ratio(total(relevant * hits_to_rank / ranking.ranks), total(relevant))
+    ranks, group = ranking.ranks, group_at_cutoff(ranking, relevant)
+    above = total(backend.where(group.holds, 0.0, relevant))[:, None]
+    sum_above = total(backend.where(group.holds, 0.0, relevant * hits_to_rank / ranks))
+    per_hit = total(backend.where(group.holds, 1.0 / ranks, 0.0))[:, None]
+    pairs = (group.place - 1.0) / ranks
+    per_pair = total(backend.where(group.holds, pairs, 0.0))[:, None]
+    hits, slots = counts_to(ranking), group.slots
+    sum_in_group = hits * (1.0 + above) * ratio(per_hit, slots)
+    sum_in_group += hits * (hits - 1.0) * ratio(per_pair, slots * (slots - 1.0))
+    values = ratio(sum_above[:, None] + sum_in_group, above + hits)
+    chances = hypergeometric(hits, group.relevant, group.size, slots)
+    return backend.minimum(total(chances * values), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -131,7 +172,7 @@ class MeanReciprocalRank(RankingMetric):
     takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return reciprocal_of_first_relevant(lists, ranking)
+        return total(first_hit(lists, ranking) / ranking.ranks)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -182,7 +223,8 @@ class PrecisionAtK(RankingMetric):
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return hits_over_slots(lists, ranking, self.k, self.denominator)
+        slots = slots_of_top(lists, self.k, self.denominator)
+        return ratio(lists.hits(ranking), slots)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "denominator": self.denominator}
@@ -235,7 +277,10 @@ class RecallAtK(RankingMetric):
         self.normalizer = check_choice("normalizer", normalizer, RECALL_NORMALIZERS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return hits_over_relevant(lists, ranking, self.normalizer)
+        relevant = lists.number_relevant
+        if self.normalizer == "clipped":
+            relevant = backend.minimum(relevant, ranking.cutoff)
+        return ratio(lists.hits(ranking), relevant)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "normalizer": self.normalizer}
@@ -272,7 +317,7 @@ class HitRate(RankingMetric):
     takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return any_hit(lists, ranking)
+        return backend.minimum(total(first_hit(lists, ranking)), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -328,9 +373,13 @@ class FBetaAtK(RankingMetric):
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return hits_over_slots_and_relevant(
-            lists, ranking, self.k, self.denominator, self.beta
-        )
+        # F is `hits / (share * slots + (1 - share) * relevant items)`, where `share` is
+        # `1 / (1 + beta**2)`. It is linear in the hits, so the mean over ties is exact.
+        slots = slots_of_top(lists, self.k, self.denominator)
+        relevant = lists.number_relevant
+        # In this form, the rounded mean is never below the smaller of both numbers.
+        mean = relevant + (slots - relevant) * (1.0 / (1.0 + self.beta**2))
+        return ratio(lists.hits(ranking), mean)
 
     def get_config(self) -> dict[str, Any]:
         own = {"beta": self.beta, "denominator": self.denominator}
@@ -429,7 +478,8 @@ class RPrecision(RankingMetric):
     takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return hits_at_relevant_count(lists, ranking)
+        relevant = lists.relevance_by_rank(ranking)
+        return mean_to_relevant_count(lists, ranking, relevant)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -465,7 +515,11 @@ class MeanAveragePrecisionAtR(RankingMetric):
     takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return precisions_to_relevant_count(lists, ranking)
+        relevant = lists.relevance_by_rank(ranking)
+        precisions = (1.0 + hits_above(ranking, relevant)) / ranking.ranks
+        mean = mean_to_relevant_count(lists, ranking, relevant * precisions)
+        # Rounded, means over ties may add up to more.
+        return backend.minimum(mean, 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -533,8 +587,21 @@ class RankBiasedPrecision(RankingMetric):
         self.normalized = check_flag("normalized", normalized)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        how = self.persistence, self.normalized, self.gain_fn, self.max_grade
-        return discounted_hits(lists, ranking, *how)
+        if self.max_grade is not None:
+            require_grades(lists, self.max_grade)
+        relevant = lists.relevance_by_rank(ranking)
+        discount = geometric(self.persistence)
+        if self.normalized:
+            ideal = ranking.best(lists.relevance)
+            return share_of_ideal(relevant, ideal, ranking, discount)
+        discounts = at_ranks(discount, ranking.ranks)
+        value = (1.0 - self.persistence) * total(relevant * discounts)
+        if self.gain_fn is not None:
+            highest = 0.0 * lists.highest_labels + self.max_grade
+            largest = absolute_gains(highest, None, self.gain_fn, None)
+            value = ratio(value, largest[:, 0])
+        # Rounded, the sum over many relevant items may be above 1.
+        return backend.minimum(value, 1.0)
 
     @property
     def _relevance(self) -> Relevance:
@@ -590,7 +657,35 @@ class BPref(RankingMetric):
     base_name = "bpref"
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return irrelevant_above_relevant(lists, ranking)
+        number = lists.number_relevant[:, None]
+        most = backend.minimum(number, lists.sizes[:, None] - number)
+
+        def credit(above: Tensor, tied: Tensor) -> Tensor:
+            """The mean of `1 - min(above + j, M) / M` over j from 0 to `tied`."""
+            below = backend.maximum(backend.minimum(most - above, tied + 1.0), 0.0)
+            missing = below * (most - above) - below * (below - 1.0) / 2.0
+            return backend.where(most > 0.0, ratio(missing / (tied + 1.0), most), 1.0)
+
+        relevant = lists.relevance_by_rank(ranking)
+        if not ranking.averages:
+            above = ranking.ranks - 1.0 - hits_above(ranking, relevant)
+            untied = credit(above, ops.zeros_like(above))
+            return ratio(total(relevant * untied), number[:, 0])
+        # 0, 1, ... or all of the irrelevant items of its group are above a relevant
+        # item, with equal probability.
+        hits = hits_above_group(ranking, relevant)
+        above = ranking.ranks - ranking.places - hits
+        group_relevant = ops.round(relevant * ranking.group_sizes)
+        credits = credit(above, ranking.group_sizes - group_relevant)
+        # In the group at the cutoff, x relevant and t - x irrelevant items are at its t
+        # ranks above the cutoff, by the hypergeometric distribution.
+        group = group_at_cutoff(ranking, relevant)
+        whole = total(backend.where(group.holds, 0.0, relevant * credits))
+        above, x = at_last_rank(ranking, above), counts_to(ranking)
+        chances = hypergeometric(x, group.relevant, group.size, group.slots)
+        tied = backend.maximum(group.slots - x, 0.0)
+        of_group = total(chances * x * credit(above, tied))
+        return ratio(whole + of_group, number[:, 0])
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -634,4 +729,4 @@ class FallOut(RankingMetric):
         return below_threshold(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return hits_over_relevant(lists, ranking)
+        return ratio(lists.hits(ranking), lists.number_relevant)

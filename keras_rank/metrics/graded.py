@@ -1,20 +1,20 @@
-"""Metrics of graded relevance as Keras metrics."""
+"""Metrics of graded relevance, discounted by rank."""
 
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_rank.arguments import adds_arguments, check_grade
-from keras_rank.backends import Tensor
-from keras_rank.formulas.graded import (
-    discounted_gain,
-    expected_reciprocal_of_stop,
-    normalized_discounted_gain,
-)
+from keras_rank.arrays.arithmetic import ratio, shifted, total
+from keras_rank.backends import Tensor, backend
+from keras_rank.discounts import at_ranks
+from keras_rank.formulas.chances import first_success
+from keras_rank.formulas.shared import require_grades, share_of_ideal
 from keras_rank.lists.relevance import Relevance, of_gain, of_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranking import Ranking
+from keras_rank.ranking.ranking import Ranking, TiedItems
 from keras_rank.worth import DISCOUNTS, GAINS, Function, discount_of, resolve, serialize
 
 
@@ -83,7 +83,9 @@ class DCG(RankingMetric):
         return of_gain(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return discounted_gain(lists, ranking, self.rank_discount_fn)
+        discounts = at_ranks(self.rank_discount_fn, ranking.ranks)
+        gain = total(lists.gains_by_rank(ranking) * discounts)
+        return ratio(gain, lists.list_weights)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -153,7 +155,8 @@ class NDCG(DCG):
         return of_gain_ratio(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return normalized_discounted_gain(lists, ranking, self.rank_discount_fn)
+        gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)
+        return share_of_ideal(gains, ideal_gains, ranking, self.rank_discount_fn)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -214,7 +217,75 @@ class ExpectedReciprocalRank(RankingMetric):
         self.max_grade = check_grade("max_grade", max_grade)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return expected_reciprocal_of_stop(lists, ranking, self.max_grade)
+        require_grades(lists, self.max_grade)
+        if not ranking.averages:
+            by_rank = ranking.take(lists.labels), lists.relevance_by_rank(ranking)
+            return total(first_success(self._stops(*by_rank)) / ranking.ranks)
+        stops = self._stops(lists.labels, lists.relevance)
+        return backend.branch(
+            ranking.no_ties,
+            lambda: total(first_success(ranking.in_order(stops)) / ranking.ranks),
+            lambda: _mean_over_ties(ranking.tied_items(lists.lists, stops), ranking),
+        )
+
+    def _stops(self, labels: Tensor, relevance: Tensor) -> Tensor:
+        """The probabilities to stop at items: 0 for irrelevant ones."""
+        grades = backend.minimum(labels, self.max_grade) * relevance
+        return (2.0**grades - 1.0) / 2.0**self.max_grade
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_grade": self.max_grade}
+
+
+def _mean_over_ties(items: TiedItems, ranking: Ranking) -> Tensor:
+    """The mean of ERR over the orders of tied items, group by group.
+
+    A user who reaches a group of m tied items passes its first j with probability
+    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
+    the probability to stop at place j is `passed[j - 1] - passed[j]`.
+    """
+    stops, fixed = items.values, items[:5]
+    dtype, none_yet = stops.dtype, 0.0 * stops[:, :1]
+    last_rank = backend.constant(ranking.cutoff, stops)
+    subset_size = ops.arange(ranking.cutoff + 1, dtype="int32")
+    subset_size = ops.cast(subset_size, dtype)[None, :]
+    # Items at which nobody stops are in a group before all others, or there are none:
+    # then there are no other subsets than that of no item.
+    is_one = subset_size >= 0.0 if items.others_first else subset_size == 0.0
+    passed_at_first = ops.cast(is_one, dtype) + none_yet
+    ones = 1.0 + none_yet
+    start = (none_yet[:, 0], ones, ones, passed_at_first)
+    state = (*start, subset_size, last_rank, passed_at_first, *fixed)
+    return ops.fori_loop(0, items.last, _with_next_item, state)[0]
+
+
+# No closure, which eager JAX would compile again at each call.
+def _with_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Adds an item to its group, and the group to the value if it is the last.
+
+    If the n-th item is added, a subset of size j contains it with probability j / n:
+    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
+    """
+    value, reached, reached_next, passed, *fixed = state
+    subset_size, last_rank, passed_at_first, *items = fixed
+    stop, above, group_size, so_far, is_first = (
+        x[:, i : i + 1] if isinstance(i, int) else ops.take(x, i, axis=1)[:, None]
+        for x in items
+    )
+    passed = backend.where(is_first, passed_at_first, passed)
+    with_item = backend.minimum(subset_size / so_far, 1.0)
+    without = backend.no_fma(passed * (1.0 - with_item))
+    one_less = shifted(passed, 1, 0.0)
+    passed = without + backend.no_fma(one_less * (1.0 - stop) * with_item)
+    reached_next = reached_next * (1.0 - stop)
+
+    ranks = above + subset_size
+    counts = ops.logical_and(subset_size >= 1.0, subset_size <= group_size)
+    counts = ops.logical_and(counts, ranks <= last_rank)
+    stop_first = shifted(passed, 1, 0.0) - passed
+    chances = stop_first / backend.where(counts, ranks, 1.0)
+    at_end = so_far == group_size
+    added = reached[:, 0] * total(backend.where(counts, chances, 0.0))
+    value = value + backend.where(at_end[:, 0], added, 0.0)
+    reached = backend.where(at_end, reached_next, reached)
+    return value, reached, reached_next, passed, *fixed

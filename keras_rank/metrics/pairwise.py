@@ -1,18 +1,17 @@
-"""Metrics of relations as Keras metrics."""
+"""Metrics of positions and pairs."""
 
+import math
+from collections.abc import Iterator
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_rank.arguments import adds_arguments, check_no_cutoff, check_share
-from keras_rank.backends import Tensor
-from keras_rank.formulas.pairwise import (
-    correlation_of_pairs,
-    correlation_of_ranks,
-    mean_relevant_rank,
-    ordered_pairs_over_pairs,
-    preferred,
-)
+from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.counting import count_above_and_tied
+from keras_rank.arrays.limits import LARGEST_GAIN, as_ranked
+from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.relevance import Relevance, of_label_above_zero
 from keras_rank.metrics.base import (
@@ -21,6 +20,7 @@ from keras_rank.metrics.base import (
     SharedArguments,
 )
 from keras_rank.ranking.judged import JudgedLists
+from keras_rank.ranking.pairs import pairs_of_items
 from keras_rank.ranking.ranking import Ranking
 
 
@@ -84,7 +84,15 @@ class AverageRelevancePosition(RankingMetric):
         return of_label_above_zero(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return mean_relevant_rank(lists, ranking)
+        # It is linear in the labels, so the mean over ties is exact. Labels that are
+        # missing from the ranks belong to items without a rank.
+        labels = backend.minimum(lists.labels, LARGEST_GAIN) * lists.relevance
+        labels_by_rank = ranking.take(labels)
+        all_labels = total(labels)
+        unranked = backend.maximum(all_labels - total(labels_by_rank), 0.0)
+        last = backend.minimum(lists.sizes, ranking.cutoff + 1)
+        ranks = total(labels_by_rank * ranking.ranks) + unranked * last
+        return ratio(ranks, all_labels)
 
 
 class _ByLabel(RankingMetric):
@@ -110,7 +118,20 @@ class _ByLabel(RankingMetric):
         )
 
     def relevance(self, lists: Lists) -> Tensor:
-        return preferred(lists, self.relevance_threshold)
+        """Whether an item has a higher label than another item of its list."""
+        labels = self._labels_of(lists)
+        lowest = -highest(-labels, keepdims=True)
+        if lists.holds_targets:
+            has_others = lists.number_unlabeled(labels) > 0.0
+            lowest = backend.where(has_others[:, None], 0.0, lowest)
+        return ops.logical_and(lists.mask, labels > lowest)
+
+    def _labels_of(self, lists: Lists) -> Tensor:
+        """The labels, 0 below the threshold, and infinite where there is no item."""
+        labels = lists.compared_labels
+        if self.relevance_threshold is not None:
+            labels = backend.where(labels >= self.relevance_threshold, labels, 0.0)
+        return backend.where(lists.mask, labels, math.inf)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -175,9 +196,11 @@ class PairwiseAccuracy(_ByLabel):
             )
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return ordered_pairs_over_pairs(
-            lists, ranking, self.relevance_threshold, self.tied_value
-        )
+        # A pair is in the right order if the higher label comes first.
+        labels = self._labels_of(lists.lists)
+        ordered, ordered_or_tied, pairs = ranking.pairs(lists.lists, labels)
+        correct = (1.0 - self.tied_value) * ordered + self.tied_value * ordered_or_tied
+        return ratio(correct, pairs)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "tied_value": self.tied_value}
@@ -227,7 +250,27 @@ class KendallTau(_ByLabel):
         super().__init__(**arguments)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return correlation_of_pairs(lists, ranking, self.relevance_threshold)
+        (labels, _), (scores, tied) = self._mean_ranks(lists)
+        ordered, ordered_or_tied, by_label = pairs_of_items(
+            backend.where(lists.mask, -labels, math.inf),
+            backend.where(lists.mask, -scores, -math.inf),
+            *(lists.mask, None, lists.dtype),
+        )
+        others = backend.where(lists.mask, lists.sizes[:, None] - tied, 0.0)
+        difference = ordered + ordered_or_tied - by_label
+        return _correlation(difference, by_label, total(others) / 2.0)
+
+    def _mean_ranks(self, lists: JudgedLists) -> Iterator[tuple[Tensor, Tensor]]:
+        """The ranks by label, and by score, with the number of items tied there.
+
+        Tied items have the mean of their ranks. Items that were not retrieved are tied.
+        """
+        labels = backend.where(lists.mask, self._labels_of(lists.lists), -math.inf)
+        for values in (labels, as_ranked(lists.scores)):
+            above, tied = count_above_and_tied(values, values, lists.dtype)
+            # Padding has the score of items that were not retrieved.
+            tied = backend.minimum(tied, lists.sizes[:, None] - above)
+            yield above + (tied + 1.0) / 2.0, tied
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -270,4 +313,19 @@ class SpearmanCorrelation(KendallTau):
     base_name = "spearman_correlation"
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return correlation_of_ranks(lists, ranking, self.relevance_threshold)
+        middle = (lists.sizes[:, None] + 1.0) / 2.0
+        x, y = (
+            backend.where(lists.mask, ranks - middle, 0.0)
+            for ranks, _ in self._mean_ranks(lists)
+        )
+        return _correlation(total(x * y), total(x * x), total(y * y))
+
+
+def _correlation(
+    covariance: Tensor, label_variance: Tensor, score_variance: Tensor
+) -> Tensor:
+    """The covariance over the root of both variances, and 0 if all are tied."""
+    # The product of the variances may be infinite.
+    value = ratio(covariance, label_variance)
+    value = value * ratio(label_variance, score_variance) ** 0.5
+    return backend.clip(value, -1.0, 1.0)

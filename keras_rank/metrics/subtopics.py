@@ -1,8 +1,10 @@
-"""Metrics of subtopics as Keras metrics."""
+"""Metrics of subtopics: an item is relevant to some of those that a query has."""
 
+import contextlib
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_rank.arguments import (
     DENOMINATORS,
@@ -12,12 +14,26 @@ from keras_rank.arguments import (
     check_subtopic_normalizer,
     check_subtopic_weights,
 )
-from keras_rank.backends import Tensor
-from keras_rank.formulas import subtopics
+from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.backends import Tensor, backend
+from keras_rank.discounts import at_ranks, reciprocal
+from keras_rank.formulas.shared import slots_of_top
+from keras_rank.formulas.subtopics import (
+    has_relevant,
+    mean_over_subtopics,
+    most_of_a_subtopic,
+    relevance_by_rank,
+    share_left,
+    weighted_relevance,
+    weighted_relevance_by_rank,
+)
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.worth import DISCOUNTS, Function, discount_of, serialize
+
+# Gains of an ideal order that differ by less than this share are equal.
+_ROUNDING = 1e-6
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -77,14 +93,70 @@ class AlphaNDCG(RankingMetric):
         self.rank_discount_fn = discount_of(rank_discount_fn, k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return subtopics.share_of_greedy_ideal(
-            lists, ranking, self.alpha, self.rank_discount_fn
-        )
+        discounts = at_ranks(self.rank_discount_fn, ranking.ranks)
+        ideal = total(self._ideal_gains(lists, ranking) * discounts)
+        return ratio(self._total_gain(lists, ranking, discounts), ideal)
+
+    def _total_gain(
+        self, lists: JudgedLists, ranking: Ranking, discounts: Tensor
+    ) -> Tensor:
+        """The discounted gains, summed over all ranks and subtopics."""
+        relevant = weighted_relevance_by_rank(lists, ranking)
+        left = share_left(lists, ranking, self.alpha)
+        return total(total(relevant * left * discounts))
+
+    def _ideal_gains(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        # Once for all cutoffs of which this is the largest.
+        key = _greedy_gains, self.alpha, ranking.uncut, ranking.largest_k
+        settings = self.alpha, ranking.ideal_depth
+        gains = backend.kept(lists._by_rank, key, _greedy_gains, lists, *settings)
+        return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "alpha": self.alpha}
         discount = serialize("rank_discount_fn", self.rank_discount_fn, DISCOUNTS)
         return {**config, "rank_discount_fn": discount}
+
+
+def _greedy_gains(lists: JudgedLists, alpha: float, depth: int) -> Tensor:
+    """The gains of the order that takes the item with the largest gain next.
+
+    Of equal items it takes the first. The shape is `(batch, depth)`.
+    """
+    relevance = weighted_relevance(lists)
+    rank = ops.arange(depth, dtype="int32")
+    nothing = 0.0 * relevance[:, 0]
+    state = (
+        nothing[:, :1] + ops.cast(0 * rank, relevance.dtype),
+        ops.ones_like(relevance[:, :, 0]),
+        nothing + 1.0,
+        ops.transpose(1.0 - alpha * lists.relevance_by_subtopic, (0, 2, 1)),
+        *(relevance, rank),
+    )
+    is_traced = backend.is_compiling()
+    with contextlib.nullcontext() if is_traced else backend.full_precision():
+        return ops.fori_loop(0, depth, _with_next_best, state)[0]
+
+
+# No closure, which eager JAX would compile again at each call.
+def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Takes the item with the largest gain, given what is left of each subtopic."""
+    best_gains, left, is_free, share_kept, relevance, rank = state
+    gains = _product(left, relevance) * is_free
+    best = highest(gains, keepdims=True)
+    is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
+    best_gains = backend.where(rank == i, best, best_gains)
+    left = left * _product(is_chosen, share_kept)
+    is_free = is_free - is_chosen
+    return best_gains, left, is_free, share_kept, relevance, rank
+
+
+def _product(row: Tensor, matrix: Tensor) -> Tensor:
+    """The product of a row with a matrix, for each list."""
+    if backend.is_compiling():
+        # Compilers fuse the sum, and cannot trace `full_precision`.
+        return ops.sum(row[:, :, None] * matrix, axis=1)
+    return backend.library_of(row).matmul(row[:, None], matrix)[:, 0]
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -147,8 +219,15 @@ class AlphaDCG(AlphaNDCG):
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        how = self.alpha, self.rank_discount_fn, self.normalizer, self.k
-        return subtopics.discounted_novelty(lists, ranking, *how)
+        discounts = at_ranks(self.rank_discount_fn, ranking.ranks)
+        gain = self._total_gain(lists, ranking, discounts)
+        value = ratio(gain, lists.list_weights)
+        if self.normalizer is None:
+            return value
+        subtopics = total(has_relevant(lists))
+        settings = self.alpha, self.rank_discount_fn, self.k
+        most = most_of_a_subtopic(lists, ranking, *settings)
+        return ratio(value, subtopics * most)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "normalizer": self.normalizer}
@@ -218,8 +297,16 @@ class ExpectedReciprocalRankIA(RankingMetric):
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        how = self.alpha, self.subtopic_weights, self.normalizer, self.k
-        return subtopics.mean_reciprocal_of_stop(lists, ranking, *how)
+        left = share_left(lists, ranking, self.alpha)
+        values = total(relevance_by_rank(lists, ranking) * left / ranking.ranks)
+        if self.normalizer is None:
+            values = self.alpha * values
+        else:
+            # The factor `alpha` of both cancels.
+            settings = self.alpha, reciprocal, self.k
+            most = most_of_a_subtopic(lists, ranking, *settings)
+            values = ratio(values, ops.reshape(most, (-1, 1)))
+        return mean_over_subtopics(lists, values, self.subtopic_weights)
 
     def get_config(self) -> dict[str, Any]:
         own = {"alpha": self.alpha, "subtopic_weights": self.subtopic_weights}
@@ -282,8 +369,9 @@ class PrecisionIA(RankingMetric):
         self.subtopic_weights = check_subtopic_weights(subtopic_weights)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        how = self.k, self.denominator, self.subtopic_weights
-        return subtopics.mean_precision(lists, ranking, *how)
+        hits = total(relevance_by_rank(lists, ranking))
+        slots = slots_of_top(lists, self.k, self.denominator)[:, None]
+        return mean_over_subtopics(lists, ratio(hits, slots), self.subtopic_weights)
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "denominator": self.denominator}
@@ -329,4 +417,6 @@ class SubtopicRecall(RankingMetric):
     takes_subtopics = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return subtopics.share_of_subtopics(lists, ranking)
+        # Nothing is left of a subtopic after its first hit.
+        first_hits = relevance_by_rank(lists, ranking) * share_left(lists, ranking, 1.0)
+        return mean_over_subtopics(lists, total(first_hits), None)

@@ -27,8 +27,8 @@ LOOKS = re.compile(
 )
 # The looks of arguments, of which some values are errors where they can be seen.
 OF_ARGUMENTS = {"lists/first_batch.py", "lists/ids.py", "lists/reading.py"}
-# Formulas that average over ties have a short way where there are none.
-BRANCHES = {"formulas/graded.py", "formulas/subtopics.py"}
+# Metrics that average over ties have a fast path for batches without ties.
+BRANCHES = {"formulas/subtopics.py", "metrics/graded.py"}
 
 
 def docstrings_of(tree):

@@ -43,6 +43,8 @@ from faults import ROOT, Fault, faults_of
 GENERIC = "keras_rank/backends/generic.py"
 PATHS = [f"keras_rank/{x}" for x in ("arrays", "formulas", "lists", "ranking")]
 PATHS += ["keras_rank/state.py", GENERIC]
+EQUATIONS = ("binary", "graded", "pairwise", "subtopics")
+PATHS += [f"keras_rank/metrics/{x}.py" for x in EQUATIONS]
 # What backends have of their own comes in by the arguments.
 ELSEWHERE = [f"tests/contract/test_{x}.py" for x in ("lists", "ids", "positions")]
 
