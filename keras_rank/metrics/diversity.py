@@ -33,10 +33,10 @@ class IntraListDiversity(ExposureMetric):
     sum of k vectors.
 
     Args:
+        k: positive int. The number of ranks that are shown.
         item_vectors: numbers of shape `(items, size)`: a vector for each item, such as
             an embedding, or 1 for each of its genres and 0 for the others. A saved
             metric holds them all.
-        k: positive int. The number of ranks that are shown.
         name: str. Defaults to `intra_list_diversity_at_k`.
         **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
@@ -47,7 +47,7 @@ class IntraListDiversity(ExposureMetric):
     Example:
 
     >>> genres = [[1, 0], [1, 0], [0, 1], [1, 1]]
-    >>> metric = keras_rank.metrics.IntraListDiversity(genres, k=2)
+    >>> metric = keras_rank.metrics.IntraListDiversity(k=2, item_vectors=genres)
     >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
     >>> float(metric.result())
     0.5
@@ -61,14 +61,14 @@ class IntraListDiversity(ExposureMetric):
     _fits += "Received: {} vectors"
     _has_error = True
 
-    @adds_arguments(ExposureMetric.__init__)
+    @adds_arguments(ExposureMetric.__init__, without=("items",))
     def __init__(
-        self, item_vectors: Any, k: int, **arguments: Unpack[ExposureArguments]
+        self, k: int, *, item_vectors: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
         accepted = "vectors of finite numbers"
         found = numbers_of_items("item_vectors", item_vectors, 2, accepted)
         self.item_vectors = found
-        super().__init__(k, len(found), **arguments)
+        super().__init__(k, items=len(found), **arguments)
         self._width = found.shape[1]
         norms = np.sqrt(np.einsum("ij,ij->i", found, found, dtype="float64"))[:, None]
         units = np.pad(found / np.where(norms > 0, norms, 1), [(0, 1), (0, 0)])

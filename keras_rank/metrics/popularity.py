@@ -18,14 +18,14 @@ from keras_rank.metrics.saved_array import array_config, array_from_config, with
 class _MeanOverShown(ExposureMetric):
     """The mean of a number per item, over all shown items."""
 
-    @adds_arguments(ExposureMetric.__init__)
+    @adds_arguments(ExposureMetric.__init__, without=("items",))
     def __init__(
-        self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
+        self, k: int, *, popularity: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
         self.popularity = numbers_of_items(
             "popularity", popularity, 1, self._accepted, self._accepts
         )
-        super().__init__(k, len(self.popularity), **arguments)
+        super().__init__(k, items=len(self.popularity), **arguments)
 
     _formula = staticmethod(mean_over_shown)
     _fits = "`popularity` should have a number for each of the {} candidates. Received:"
