@@ -29,7 +29,6 @@ from keras_rank import (
     utils,
 )
 from keras_rank.model import RankingModel
-from keras_rank.spelling import no_attribute
 
 __all__ = [
     "RankingModel",
@@ -62,12 +61,4 @@ else:
             except ImportError as error:
                 raise AttributeError(str(error)) from error
             return keras_rank.evaluation
-        rooms = [functional, metrics] if name.islower() else [metrics, functional]
-        inner = [
-            f"{room.__name__}.{each}"
-            for room in (*rooms, utils, callbacks, catalogue)
-            for each in room.__all__
-        ]
-        tables = ["evaluate", "evaluate_run", "compare"]
-        inner = [*(f"{__name__}.evaluation.{each}" for each in tables), *inner]
-        raise no_attribute(__name__, name, inner)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,10 +4,7 @@ import difflib
 import functools
 import inspect
 import numbers
-import reprlib
-import sys
-import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import keras
@@ -26,10 +23,10 @@ R = TypeVar("R")
 LARGEST_K = 2**31 - 1
 # As many ranks are added up to know the value of a list of relevant items only.
 LARGEST_MAXIMUM = 2**20
-# How Keras calls a function that it made a loss of.
-_CALL_OF_LOSS = keras.losses.MeanSquaredError.call.__code__
 # Larger numbers become infinite in float32.
 LARGEST_NUMBER = float(np.finfo("float32").max)
+# The number of known names that the error for an unknown name lists.
+LISTED_NAMES = 10
 
 NORMALIZERS = ("total", "clipped", "retrieved")
 RECALL_NORMALIZERS = ("total", "clipped")
@@ -37,155 +34,84 @@ DENOMINATORS = ("available", "k", "retrieved")
 EMPTY_WEIGHTS = ("average", "own")
 
 
-def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a public function or method, so that errors of a call name arguments.
-
-    Python's own errors name the class that defines a method, not the one that was
-    called. They don't mention `k` if a cutoff is given by position or under another
-    name, nor that a mask is part of `y_true`.
-    """
-    parameters = inspect.signature(call).parameters.values()
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    required = [p.name for p in parameters if p.default is p.empty]
-    is_method = positional[0] == "self"
-    if is_method:
-        del positional[0], required[0]
-    names, needed = {*positional, *by_name}, set(required)
-
-    @functools.wraps(call)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = args[1:] if is_method else args
-        found = {*positional[: len(given)], *kwargs}
-        # Fewer were found if one is given twice, or too many by position.
-        is_each_found = len(found) == len(given) + len(kwargs)
-        if is_each_found and needed <= found <= names:
-            if not is_method and not backend.is_compiling():
-                check_no_loss(checked, sys._getframe(1))
-            return call(*args, **kwargs)
-        called = call.__name__
-        if is_method:
-            name = type(args[0]).__name__
-            called = name if called == "__init__" else f"{name}.{called}"
-        missing = ", ".join(name for name in required if name not in found)
-        raise TypeError(
-            _what_is_wrong(called, positional, by_name, given, kwargs, missing)
-        )
-
-    # Here, as every public call passes through.
-    return backend.without_autograph(checked)
-
-
-def check_no_loss(called: Any, caller: types.FrameType) -> None:
-    """Raises for a metric or a function that `compile` got as a loss.
-
-    JAX would train nothing, without a word. Keras does not tell what it calls something
-    for, but a loss that it makes of a function is the caller.
-    """
-    if caller.f_code is not _CALL_OF_LOSS:
-        # To look into a frame of a user's would keep all of its tensors.
-        return
-    if vars(caller.f_locals["self"])["fn"] is called:
-        raise ValueError(
-            "`loss` should have gradients, which ranks don't have: pass metrics to "
-            "`compile` as `metrics`, and train by a loss such as those of keras-rs. "
-            f"Received: loss={called!r}"
-        )
-
-
-def _what_is_wrong(
-    called: str,
-    positional: Sequence[str],
-    by_name: Sequence[str],
-    given: Sequence[Any],
-    named: Mapping[str, Any],
-    missing: str,
-) -> str:
-    """Describes why a call can't be made, the likeliest mistake first."""
-    names = [*positional, *by_name]
-    takes = f"`{called}` takes the arguments {', '.join(names)}"
-    unknown = next((name for name in named if name not in names), None)
-    if unknown is not None:
-        received = f"Received: {unknown}={reprlib.repr(named[unknown])}"
-        return f"{takes}{hint_for(unknown, names)} {received}"
-    if len(given) > len(positional):
-        received = f"{reprlib.repr(given[len(positional)])} by position"
-        if not by_name:
-            return f"{takes}. Received another one, {received}"
-        example = ", ".join([*positional, *(f"{name}=..." for name in by_name[:2])])
-        return (
-            f"Arguments of `{called}` after `{positional[-1]}` should be given by "
-            f"name: `{called}({example})`. Received: {received}"
-        )
-    if missing:
-        return f"{takes}. Received: no {missing}"
-    place, twice = next(x for x in enumerate(positional) if x[1] in named)
-    return (
-        f"`{called}` takes `{twice}` once. Received: {reprlib.repr(given[place])} by "
-        f"position, and {twice}={reprlib.repr(named[twice])}"
-    )
-
-
-# What people write for arguments.
-_MEANT = {
-    **dict.fromkeys(("seen", "history"), "exclude"),
-    **dict.fromkeys(("labels", "target", "targets"), "y_true"),
-    **dict.fromkeys(("scores", "preds", "predictions"), "y_pred"),
-    **dict.fromkeys(("weight", "weights"), "sample_weight"),
-    **dict.fromkeys(("items", "item_embeddings"), "candidates"),
-    **dict.fromkeys(("users", "query_embeddings"), "queries"),
-    **dict.fromkeys(("gain", "gains"), "gain_fn"),
-    **dict.fromkeys(("discount", "discounts"), "rank_discount_fn"),
-    "threshold": "relevance_threshold",
-    "ties": "shuffle_ties",
-}
-# What to do without an argument that people expect beside another one.
-_MASK = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}.'
-_ROWS = "; `keras_rank.utils.pad_lists` makes lists of rows."
-_ERRORS = "; `RankingMetrics(metrics, standard_errors=True)` computes them too."
-_SLICES = "; keep the columns of slices, `keep=[...]`, then `summary(by=...)`."
-_WAYS = {
-    "by": ("keep", _SLICES),
-    "mask": ("y_true", _MASK),
-    **dict.fromkeys(("group_ids", "group_sizes", "indexes"), ("y_true", _ROWS)),
-    **dict.fromkeys(("standard_error", "standard_errors"), ("metrics", _ERRORS)),
-}
-
-
-def hint_for(unknown: str, names: Sequence[str]) -> str:
-    """What an unknown argument may mean, the likeliest first."""
-    beside, way = _WAYS.get(unknown, (None, ""))
-    if beside in names:
-        return way
-    close = [name for name in names if name == _MEANT.get(unknown)]
-    close = close or difflib.get_close_matches(unknown, names, n=1, cutoff=0.7)
-    if close:
-        return f". Did you mean `{close[0]}`?"
-    return "; `k` is the cutoff." if "k" in names else "."
-
-
 def adds_arguments(
-    base: Callable[..., Any],
+    base: Callable[..., Any], without: Collection[str] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates a function that passes its `**arguments` to another, its base.
+    """Decorates a function that passes its `**arguments` to another function.
 
-    Its signature, and errors of a call, show the arguments of both.
+    The signature of the decorated function shows the keyword-only arguments of both
+    functions. The call itself is unchanged: Python's error for an unknown argument is
+    that of the other function.
+
+    Args:
+        base: the function that `**arguments` are passed to.
+        without: names of arguments of `base` that the decorated function sets.
     """
 
     def decorate(call: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(call)
-        own = dict(signature.parameters)
-        del own["arguments"]
-        others = [
+        parameters = dict(signature.parameters)
+        del parameters["arguments"]
+        inherited = [
             parameter
             for name, parameter in inspect.signature(base).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY and name not in own
+            if parameter.kind is parameter.KEYWORD_ONLY
+            and name not in parameters
+            and name not in without
         ]
-        both = signature.replace(parameters=[*own.values(), *others])
-        vars(call)["__signature__"] = both
-        return names_arguments(call)
+        vars(call)["__signature__"] = signature.replace(
+            parameters=[*parameters.values(), *inherited]
+        )
+        return call
 
     return decorate
+
+
+# TEMPORARY: until the modules that import it use `backend.without_autograph` directly.
+def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
+    """Stops TensorFlow from rewriting a function, and checks a `__signature__`."""
+    signature = vars(call).get("__signature__")
+
+    @functools.wraps(call)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if signature is not None:
+            # Functions lack `name` and `empty_weight`, which their classes have.
+            unknown = kwargs.keys() - signature.parameters.keys()
+            if unknown:
+                raise TypeError(
+                    f"{call.__name__}() got an unexpected keyword argument "
+                    f"{min(unknown)!r}"
+                )
+        return call(*args, **kwargs)
+
+    # `functional.py` sets the name of `__wrapped__`.
+    return backend.without_autograph(wrapped)
+
+
+# TEMPORARY: until `metrics/variables.py` no longer calls it.
+def check_no_loss(called: Any, caller: Any) -> None:
+    """Does nothing."""
+
+
+def suggestion(unknown: object, known: Iterable[str], form: str = '"{}"') -> str:
+    """Returns the end of an error message about an unknown name.
+
+    It suggests known names that are close to the unknown name, whatever their case. If
+    there are none, it lists at most ten known names.
+
+    Args:
+        unknown: the unknown name.
+        known: the names to choose from.
+        form: the form of a suggested name, with `{}` for the name.
+    """
+    names = list(known)
+    by_lower_case = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(str(unknown).lower(), by_lower_case)
+    if close:
+        suggested = [form.replace("{}", by_lower_case[each]) for each in close]
+        return f". Did you mean {' or '.join(suggested)}?"
+    others = " and others" * (len(names) > LISTED_NAMES)
+    return f". Known names are {names[:LISTED_NAMES]}{others}" if names else ""
 
 
 def unaccepted(argument: str, accepted: str, value: Any, hint: str = "") -> ValueError:

@@ -7,7 +7,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
 from keras_rank.callbacks.segments import labels_for, sums_of
@@ -98,7 +97,6 @@ class CatalogueEvaluation(EpochEvaluation):
     ```
     """
 
-    @names_arguments
     def __init__(
         self,
         x: Any,

@@ -7,7 +7,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array
 from keras_rank.callbacks.data_sets import DataSetRows
 from keras_rank.callbacks.inputs import are_arrays
@@ -116,7 +115,6 @@ class GroupedEvaluation(ScoredEvaluation):
     ```
     """
 
-    @names_arguments
     def __init__(
         self,
         x: Any,

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_rank.arguments import names_arguments, unaccepted
+from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array
 from keras_rank.callbacks.inputs import Inputs, are_arrays
 from keras_rank.callbacks.outputs import WHICH
@@ -109,7 +109,6 @@ class ListEvaluation(ScoredEvaluation):
     ```
     """
 
-    @names_arguments
     def __init__(
         self,
         x: Any,

@@ -13,7 +13,6 @@ from keras_rank.arguments import (
     check_dtype,
     check_positive,
     check_ties_broken,
-    names_arguments,
     shuffle_key,
 )
 from keras_rank.arrays.limits import as_compared, as_ranked
@@ -28,7 +27,7 @@ from keras_rank.lists.tensors import as_tensor, cast_finite
 from keras_rank.ranking.tie_breaking import item_keys
 
 
-@names_arguments
+@backend.without_autograph
 def top_k(
     queries: Any,
     candidates: Any,

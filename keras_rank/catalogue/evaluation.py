@@ -8,7 +8,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from keras_rank.arguments import names_arguments, unaccepted
+from keras_rank.arguments import unaccepted
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.best import best_among
@@ -39,7 +39,7 @@ MOST_RANKS = 2**22
 Metrics = RankingMetrics | Member | Sequence[Member | str | dict[str, Any]]
 
 
-@names_arguments
+@backend.without_autograph
 def evaluate(
     targets: Any,
     queries: Any,

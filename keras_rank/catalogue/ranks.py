@@ -16,7 +16,6 @@ from keras_rank.arguments import (
     check_k,
     check_positive,
     check_ties,
-    names_arguments,
     shuffle_key,
 )
 from keras_rank.arrays.arithmetic import size_of
@@ -40,7 +39,7 @@ from keras_rank.ranking.tie_breaking import Ties, list_keys
 LARGEST_ID = 2**31
 
 
-@names_arguments
+@backend.without_autograph
 def rank(
     targets: Any,
     queries: Any,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
@@ -360,7 +359,6 @@ class Evaluation(Mapping[str, float]):
         return plots.draw_intervals(summary, "value", title, ax)
 
 
-@names_arguments
 def compare(
     baseline: Evaluation,
     models: Mapping[str, Evaluation] | Evaluation,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import per_list
 from keras_rank.evaluation.lists.metric_names import members_of, truncates
@@ -16,7 +15,6 @@ from keras_rank.reading.rows import Columns
 from keras_rank.reading.runs import Protocol
 
 
-@names_arguments
 def evaluate(
     rows: Any,
     metrics: RankingMetrics | RankingMetric | Sequence[RankingMetric | str],
@@ -149,7 +147,6 @@ def evaluate(
     return Evaluation(stamped(table, settings), metrics=members, query=query)
 
 
-@names_arguments
 def evaluate_run(
     qrels: Any,
     run: Any,

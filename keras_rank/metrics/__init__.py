@@ -1,7 +1,5 @@
 """Ranking metrics for `model.compile` and standalone use."""
 
-from typing import TYPE_CHECKING, NoReturn
-
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
@@ -35,7 +33,6 @@ from keras_rank.metrics.subtopics import (
     PrecisionIA,
     SubtopicRecall,
 )
-from keras_rank.spelling import no_attribute
 
 __all__ = [
     "DCG",
@@ -71,9 +68,3 @@ __all__ = [
     "SpearmanCorrelation",
     "SubtopicRecall",
 ]
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)

@@ -62,7 +62,7 @@ class IntraListDiversity(ExposureMetric):
         "Received: {} vectors"
     )
 
-    @adds_arguments(ExposureMetric.__init__)
+    @adds_arguments(ExposureMetric.__init__, without=("items",))
     def __init__(
         self, k: int, *, item_vectors: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:

@@ -62,9 +62,9 @@ class DCG(RankingMetric):
     def __init__(
         self,
         k: int | None = None,
+        *,
         gain_fn: str | Function = "exponential",
         rank_discount_fn: str | Function = "log2",
-        *,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = None,
         **arguments: Unpack[SharedArguments],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from keras_rank.arguments import hint_for
+from keras_rank.arguments import suggestion
 from keras_rank.metrics.base import ExposureMetric, RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
@@ -38,7 +38,6 @@ from keras_rank.metrics.subtopics import (
     PrecisionIA,
     SubtopicRecall,
 )
-from keras_rank.spelling import closest, compact, meanings
 
 # The metrics that a group can hold.
 Member = RankingMetric | ExposureMetric
@@ -84,15 +83,6 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
 }
 # The names of metrics by their lower case, in which strings may have them.
 _BY_LOWER_CASE = {name.lower(): name for name in BY_NAME}
-# The number of names that the error for an unknown string lists.
-_SHOWN = 10
-
-# Those that no string can stand for, as they need an array.
-_OF_ARRAYS = {
-    "novelty": "Novelty(k={}, popularity=...)",
-    "average_popularity": "AveragePopularity(k={}, popularity=...)",
-    "intra_list_diversity": "IntraListDiversity(k={}, item_vectors=...)",
-}
 
 # The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
 # for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
@@ -136,15 +126,6 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _WORDS = {"true": True, "false": False, "none": None}
-
-# What unknown strings may mean.
-_OF_TABLES = re.compile(
-    r"official|gm_map|num_(q|ret|rel|rel_ret)|Num(Q|Ret|Rel)|[jJ]udged(@[0-9]+)?"
-    r"|(iprec|IPrec)(@|_at_recall_)[0-9.]+"
-)
-_F = re.compile(r"(set_?)?f[._]?", re.IGNORECASE)
-_F_BETA = re.compile(r"f([2-9]|\d\.\d+)(?:_?score)?((?:@|_at_)\d+)?", re.IGNORECASE)
-_NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
 
 
 class Parts(NamedTuple):
@@ -232,12 +213,17 @@ def _unknown(string: str) -> ValueError:
                 "`keras_rank.metrics.NDCG(k=10)` take other values. "
                 f"Received: {string!r}"
             )
-    question = question_of(string)
-    names = f"Names are, among others, {', '.join([*BY_NAME][:_SHOWN])}. "
+    parts, end = parts_of(string), ""
+    if parts is not None and own_name_of(parts) is not None:
+        end = ", which only `keras_rank.evaluation` knows"
+    elif parts is not None:
+        k = "" if parts.k is None else f"@{parts.k}"
+        form = f'"{{}}{parts.stem.removeprefix(parts.name)}{k}"'
+        end = suggestion(parts.name, BY_NAME, form)
     return ValueError(
         "`metrics` given as strings should be a name and an optional cutoff, such as "
         '"ndcg@10", and may have arguments, as in "rbp(persistence=0.9)@10". '
-        f"{'' if question else names}Received: {string!r}{question}"
+        f"Received: {string!r}{end}"
     )
 
 
@@ -252,10 +238,9 @@ def check_arguments(string: str, parts: Parts, takes: Collection[str]) -> None:
     """Raises for an argument that the metric of a string does not take."""
     for unknown in parts.arguments:
         if unknown not in takes:
-            names = f"the arguments {', '.join(takes)}" if takes else "no arguments"
             raise ValueError(
-                f"`{parts.name}` takes a cutoff after @, and {names}"
-                f"{hint_for(unknown, list(takes))} Received: {string!r}"
+                f"`{unknown}` should be an argument of `{parts.name}`, whose cutoff "
+                f"follows @. Received: {string!r}{suggestion(unknown, takes)}"
             )
 
 
@@ -266,43 +251,3 @@ def own_name_of(parts: Parts) -> str | None:
     if parts.arguments and (parts.name.islower() or parts.sign in ("_", ".")):
         return None
     return _OWN.get(key)
-
-
-def question_of(string: str) -> str:
-    """Returns the end of an error: the metric that an unknown string may stand for.
-
-    It is empty if there is none.
-    """
-    parts, bare = parts_of(string), re.sub(r"\(.*\)", "", string.strip())
-    if "," in bare:
-        return ". Each should be a string of its own, or a word in the command: -m a b"
-    loose = _NAME_AND_CUTOFF.fullmatch(bare)
-    # A digit such as that of F1 is no cutoff.
-    name, k = loose.groups() if loose and compact(bare) not in _MEANT else (bare, None)
-    at_k = "" if k is None else f"@{k}"
-    own = None if parts is None else own_name_of(parts)
-    if parts is not None and own is not None:
-        asked = f'Did you mean "{own}{at_k}", as defined here? ' * (not parts.arguments)
-        return f". {asked}`keras_rank.evaluation` has trec_eval's and ir_measures' own"
-    if _OF_TABLES.fullmatch(bare):
-        return ". It is a metric of tables, which only `keras_rank.evaluation` has"
-    if name in _OF_ARRAYS:
-        call = f"keras_rank.metrics.{_OF_ARRAYS[name].format(k or 10)}"
-        return f". It needs an array, which no string holds: pass the metric, `{call}`"
-    f_beta = _F_BETA.fullmatch(bare)
-    if f_beta:
-        return f'. Did you mean "f_beta(beta={f_beta[1]}){f_beta[2] or ""}"?'
-    is_other_f = k is not None and _F.fullmatch(name)
-    meant = None if is_other_f else closest(name.replace("@", "_at_"), _MEANT)
-    if meant is None or (parts is None and "(" in string):
-        return ""
-    if parts is None or not parts.arguments:
-        return f'. Did you mean "{meant}{at_k}"?'
-    if not parts.arguments.keys() <= {*_arguments_of(meant)}:
-        return ""
-    return f'. Did you mean "{meant}{parts.stem.removeprefix(parts.name)}{at_k}"?'
-
-
-_MEANT = meanings(BY_NAME) | {
-    compact(re.sub("[_@]k$", "", spelled)): name for spelled, name in _OWN.items()
-}

@@ -18,7 +18,7 @@ from keras_rank.metrics.saved_array import array_config, array_from_config, with
 class _MeanOverShown(ExposureMetric):
     """The mean of a number per item, over all shown items."""
 
-    @adds_arguments(ExposureMetric.__init__)
+    @adds_arguments(ExposureMetric.__init__, without=("items",))
     def __init__(
         self, k: int, *, popularity: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:

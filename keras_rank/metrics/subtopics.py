@@ -84,6 +84,7 @@ class AlphaNDCG(RankingMetric):
     def __init__(
         self,
         k: int | None = None,
+        *,
         alpha: float = 0.5,
         rank_discount_fn: str | Function = "log2",
         **arguments: Unpack[RankingArguments],
@@ -209,13 +210,13 @@ class AlphaDCG(AlphaNDCG):
     def __init__(
         self,
         k: int | None = None,
+        *,
         alpha: float = 0.5,
         rank_discount_fn: str | Function = "log2",
-        *,
         normalizer: str | None = None,
         **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(k, alpha, rank_discount_fn, **arguments)
+        super().__init__(k, alpha=alpha, rank_discount_fn=rank_discount_fn, **arguments)
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -285,8 +286,8 @@ class ExpectedReciprocalRankIA(RankingMetric):
     def __init__(
         self,
         k: int | None = None,
-        alpha: float = 0.5,
         *,
+        alpha: float = 0.5,
         subtopic_weights: Any = None,
         normalizer: str | None = None,
         **arguments: Unpack[RankingArguments],

@@ -1,14 +1,14 @@
 """A table in memory, or files with the same columns."""
 
 import abc
-import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from keras_rank.arguments import suggestion
 from keras_rank.reading.engine import Relation, in_sql, query
 from keras_rank.reading.files import folders_of
 from keras_rank.reading.layouts import is_number
-from keras_rank.spelling import compact
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}
@@ -27,7 +27,7 @@ _AS_TEXT = {*INTEGERS, "DATE", "UUID", "VARCHAR"}
 IDS = ("query", "item")
 # Names of columns whose numbers ascend from the best item on, in lower case.
 _RANKS = {"rank", "ranks", "ranking", "position", "pos"}
-# What the columns of arguments are called, compact: errors offer the first one.
+# Names of the columns of an argument, in lower case and without signs.
 _WORDS = {
     "query": "queryid qid query topicid topic searchid search sessionid session srchid "
     "requestid impressionid listid groupid group userid user uid",
@@ -193,27 +193,20 @@ class Part(abc.ABC):
 
 
 def no_column(sought: ColumnRef, where: str, columns: Sequence[str]) -> ValueError:
-    """The error for a column that a table lacks, with the one that may be meant."""
+    """Returns the error for a column that a table does not have."""
     argument, name = sought.argument, sought.name
     for rank in filter(is_rank, columns):
         if argument == "score":
             return no_score(f"{name!r}, and {where} with {rank!r}")
-    of_word = {compact(each): each for each in reversed(columns)}
-    words = [compact(name), *_WORDS.get(argument, "").split()]
-    meant = [of_word[word] for word in words if word in of_word]
-    question = ""
+    end = suggestion(name, columns, f'{argument}="{{}}"')
     if any(map(is_number, columns)):
-        question = ': without names, they are "column0", "column1" and so on'
-    for each in (meant or difflib.get_close_matches(name, columns))[:1]:
-        question = f'. Did you mean {argument}="{each}"?'
-    return sought.refused(
-        "a column", f"and {where} with the columns {columns}{question}"
-    )
+        end += ': without names, they are "column0", "column1" and so on'
+    return sought.refused("a column", f"which is not in {where}{end}")
 
 
 def is_called(argument: str, name: str) -> bool:
-    """Whether a name is one of those that the column of an argument may have."""
-    return compact(name) in _WORDS[argument].split()
+    """Returns whether `name` is an accepted column name for `argument`."""
+    return re.sub(r"[\W_]", "", name.lower()) in _WORDS[argument].split()
 
 
 def is_rank(name: str) -> bool:

@@ -175,8 +175,9 @@ def _require_given_columns(sides: Sequence[_Side], columns: Columns) -> None:
         given = getattr(columns, role)
         is_default = given == KNOWN[role][0] or PLACE.fullmatch(given)
         if not is_default and all(given not in side.names for side in tables):
-            where = f"{one.name} with the columns {one.columns} and {other.name}"
-            raise no_column(ColumnRef(role, given), where, other.columns)
+            names = dict.fromkeys([*one.columns, *other.columns])
+            where = f"{one.name} or {other.name}"
+            raise no_column(ColumnRef(role, given), where, [*names])
 
 
 def _create(

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arguments import check_positive, names_arguments
+from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists import groups
@@ -17,7 +17,6 @@ from keras_rank.lists.reading import check_told_apart
 from keras_rank.lists.tensors import as_tensor, ranked_as, sizes_agree
 
 
-@names_arguments
 def pad_lists(
     values: Any,
     *,
@@ -88,7 +87,6 @@ def pad_lists(
     return padded
 
 
-@names_arguments
 def unpad_lists(
     values: Any, *, group_sizes: Any = None, group_ids: Any = None
 ) -> np.ndarray[Any, Any]:

@@ -695,13 +695,13 @@ SHOWN = [
         "<DCG(rank_discount_fn=Geometric(persistence=0.5), dtype='float64') name=dcg>",
     ),
     (
-        metrics.AveragePopularity(2, range(9)),
+        metrics.AveragePopularity(2, popularity=range(9)),
         "<AveragePopularity(k=2, popularity=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, ...]) "
         "name=average_popularity_at_2>",
     ),
     (
-        metrics.IntraListDiversity([[1, 0], [0, 1]], 2),
-        "<IntraListDiversity(item_vectors=array of shape (2, 2), k=2) "
+        metrics.IntraListDiversity(2, item_vectors=[[1, 0], [0, 1]]),
+        "<IntraListDiversity(k=2, item_vectors=array of shape (2, 2)) "
         "name=intra_list_diversity_at_2>",
     ),
     (WithDepth(depth=4), "<WithDepth(depth=4) name=with_depth>"),

@@ -747,8 +747,8 @@ def test_updates_with_tensors_without_values(kind, part, without_values):
 
 
 CALLS_WITHOUT_VALUES = {
-    "popularity": lambda x, _: metrics.AveragePopularity(2, x),
-    "item_vectors": lambda x, _: metrics.IntraListDiversity(x, 2),
+    "popularity": lambda x, _: metrics.AveragePopularity(2, popularity=x),
+    "item_vectors": lambda x, _: metrics.IntraListDiversity(2, item_vectors=x),
     "y_pred": lambda x, _: functional.rank(LABELS, x),
     "y_true": lambda _, ids: metrics.Coverage(2, items=4).update_state(ids),
     "values": lambda x, _: utils.pad_lists(x, group_sizes=[2]),

@@ -55,10 +55,10 @@ def all_metrics(k, items=LIST_SIZE, bought=BOUGHT, known=KNOWN, **arguments):
     return [
         Coverage(k, items=items, **arguments),
         Gini(k, items=items, **arguments),
-        AveragePopularity(k, bought, **arguments),
+        AveragePopularity(k, popularity=bought, **arguments),
         Personalization(k, items=items, **arguments),
-        Novelty(k, known, **arguments),
-        IntraListDiversity(vectors_of(len(bought)), k, **arguments),
+        Novelty(k, popularity=known, **arguments),
+        IntraListDiversity(k, item_vectors=vectors_of(len(bought)), **arguments),
     ]
 
 
@@ -278,7 +278,7 @@ def test_saved_with_a_model(tmp_path):
 def test_the_error_of_intra_list_diversity(rng, monkeypatch):
     """It is a mean over lists that show a pair, also of few lists at a time."""
     queries, items = rng.normal(size=(9, 2)), rng.normal(size=(20, 2))
-    metric = IntraListDiversity(items, 4)
+    metric = IntraListDiversity(4, item_vectors=items)
     group = RankingMetrics([Coverage(4), metric, "mrr"], standard_errors=True)
     _, ids = catalogue.top_k(queries, items, 4)
     shown = [*ops.convert_to_numpy(ids).tolist(), [3, -1, -1, -1], [-1] * 4]
@@ -303,7 +303,7 @@ def test_the_diversity_of_lists_is_from_0_to_2(sign, rng):
     vectors = rng.normal(size=(300, 1, 7)) * np.ones((10, 1))
     vectors[:, 1::2] *= sign
     for size in (2, 10) if sign == 1 else (2,):
-        metric = IntraListDiversity(vectors.reshape(-1, 7), size)
+        metric = IntraListDiversity(size, item_vectors=vectors.reshape(-1, 7))
         ids = np.arange(300)[:, None] * 10 + np.arange(size)
         values, _ = intra_list_diversity(
             metric._unit_vectors, ops.convert_to_tensor(ids, "int32")
@@ -335,7 +335,6 @@ SHOWN = "`y_true` should hold the ids of the shown items, or come with the score
 SHOWN += "of all items in `y_pred`. Received: "
 NO_ITEMS = "`items` should be the number of items of the catalogue. Only `keras_rank."
 NO_ITEMS += "catalogue` knows it by itself. Received: items=None, of 'coverage_at_2'"
-NO_ERROR = "Only metrics that are means over lists have a standard error. Received: 'g"
 NO_ERRORS = "have none. Received: standard_errors=True with 'gini_at_2'"
 ERRORS = [
     (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
@@ -344,24 +343,29 @@ ERRORS = [
         "`items` should be a positive integer or None. Received",
     ),
     (lambda: Gini(2, shuffle_ties="average"), "as each rank needs a single item."),
-    (lambda: AveragePopularity(2, [3.0, -1.0]), BELOW_0),
-    (lambda: Novelty(2, [0.5, 0.0, np.nan]), NO_SHARES),
-    (lambda: Novelty(2, [[0.5, 0.1]]), "Received: popularity.shape=(1, 2)"),
-    (lambda: IntraListDiversity([1, 2], 2), "Received: item_vectors.shape=(2,)"),
-    (lambda: IntraListDiversity([[1.0, np.inf]], 2), NO_VECTORS),
+    (lambda: AveragePopularity(2, popularity=[3.0, -1.0]), BELOW_0),
+    (lambda: Novelty(2, popularity=[0.5, 0.0, np.nan]), NO_SHARES),
+    (lambda: Novelty(2, popularity=[[0.5, 0.1]]), "Received: popularity.shape=(1, 2)"),
+    (
+        lambda: IntraListDiversity(2, item_vectors=[1, 2]),
+        "Received: item_vectors.shape=(2,)",
+    ),
+    (lambda: IntraListDiversity(2, item_vectors=[[1.0, np.inf]]), NO_VECTORS),
     (lambda: Coverage(2).update_state(ROW, ROW), NO_ITEMS),
     (lambda: shown(ROW, ROW), "of shape (batch, 5). Received: y_pred.shape=(1, 4)"),
     (lambda: shown([[1]]), "padded with -1. Received: y_true.shape=(1, 1)"),
     (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
     (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
     (lambda: shown(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
+    (lambda: of_four(Gini(2, items=5)), "candidates, 4. Received: items=5, of 'gini_at_"),
     (
-        lambda: of_four(Gini(2, items=5)),
-        "candidates, 4. Received: items=5, of 'gini_at_",
+        lambda: of_four(Novelty(2, popularity=[1, 1])),
+        "4 candidates. Received: 2 numbers, of 'nov",
     ),
-    (lambda: of_four(Novelty(2, [1, 1])), "4 candidates. Received: 2 numbers, of 'nov"),
-    (lambda: of_four(IntraListDiversity(np.eye(3), 2)), "4 candidates. Received: 3 ve"),
-    (lambda: Gini(2, items=4).standard_error(), NO_ERROR),
+    (
+        lambda: of_four(IntraListDiversity(2, item_vectors=np.eye(3))),
+        "4 candidates. Received: 3 ve",
+    ),
     (lambda: RankingMetrics(["gini@2"], standard_errors=True), NO_ERRORS),
 ]
 

@@ -113,10 +113,10 @@ OF_ITEMS = {
         for metric in (
             metrics.Coverage(2, items=ITEMS),
             metrics.Gini(2, items=ITEMS),
-            metrics.AveragePopularity(2, [4.0, 3.0, 2.0, 1.0]),
-            metrics.Novelty(2, [0.4, 0.3, 0.2, 0.1]),
+            metrics.AveragePopularity(2, popularity=[4.0, 3.0, 2.0, 1.0]),
+            metrics.Novelty(2, popularity=[0.4, 0.3, 0.2, 0.1]),
             metrics.Personalization(2, items=ITEMS),
-            metrics.IntraListDiversity(np.eye(ITEMS), 2),
+            metrics.IntraListDiversity(2, item_vectors=np.eye(ITEMS)),
         )
         for name, shown in {"ids": (IDS,), "lists": (LABELS, SCORES)}.items()
     },

@@ -33,7 +33,7 @@ def with_arrays(items=7):
     vectors = np.random.default_rng(1).normal(size=(items, 3)).astype("float32")
     kinds = AveragePopularity, Novelty, Shares
     metrics = [kind(2, numbers, seed=1, name=kind.__name__) for kind in kinds]
-    return [*metrics, IntraListDiversity(vectors, 2, seed=1)]
+    return [*metrics, IntraListDiversity(2, item_vectors=vectors, seed=1)]
 
 
 def array_of(metric):
@@ -64,7 +64,7 @@ def test_arrays_are_saved_bit_for_bit(metric):
 @pytest.mark.parametrize("dtype", ["float64", ">f8", ">f4", "float16", "int64"])
 def test_saved_arrays_of_other_dtypes(dtype):
     given = np.arange(6).astype(dtype).reshape(3, 2)
-    metric = IntraListDiversity(given, 2)
+    metric = IntraListDiversity(2, item_vectors=given)
     (saved,) = [x for x in metric.get_config().values() if isinstance(x, dict)]
     assert (saved["shape"], saved["dtype"]) == ([3, 2], "float32")
     assert base64.b64decode(saved["base64"]) == given.astype("<f4").tobytes()
@@ -72,7 +72,7 @@ def test_saved_arrays_of_other_dtypes(dtype):
 
 def test_saved_arrays_in_groups_and_of_many_vectors(rng):
     vectors = rng.normal(size=(10_000, 64)).astype("float32")
-    group = RankingMetrics([IntraListDiversity(vectors, 2), "mrr"])
+    group = RankingMetrics([IntraListDiversity(2, item_vectors=vectors), "mrr"])
     saved = json.dumps(keras.saving.serialize_keras_object(group))
     assert len(saved) < 1.4 * vectors.nbytes
     loaded = keras.saving.deserialize_keras_object(json.loads(saved), safe_mode=True)
@@ -80,7 +80,7 @@ def test_saved_arrays_in_groups_and_of_many_vectors(rng):
     assert len(repr(loaded)) < 200
 
 
-AS_SAVED = Novelty(2, [0.5, 1.0]).get_config()["popularity"]
+AS_SAVED = Novelty(2, popularity=[0.5, 1.0]).get_config()["popularity"]
 NO_BYTES = "`popularity` should be an array, or a dict of its bytes as in `get_config`"
 
 
@@ -98,8 +98,11 @@ NO_BYTES = "`popularity` should be an array, or a dict of its bytes as in `get_c
 )
 def test_malformed_arrays_are_an_error(changed, received):
     saved = {**AS_SAVED, **changed}
-    config = {**Novelty(2, [0.5, 1.0]).get_config(), "popularity": saved}
-    for call in (lambda: Novelty(2, saved), lambda: Novelty.from_config(config)):
+    config = {**Novelty(2, popularity=[0.5, 1.0]).get_config(), "popularity": saved}
+    for call in (
+        lambda: Novelty(2, popularity=saved),
+        lambda: Novelty.from_config(config),
+    ):
         with pytest.raises(ValueError, match=re.escape(NO_BYTES)) as error:
             call()
         assert str(error.value).endswith(f"Received: a dict with {received}")
@@ -114,4 +117,4 @@ def test_saved_arrays_are_checked_like_others():
     ):
         text = base64.b64encode(text).decode()
         with pytest.raises(ValueError, match=re.escape(f"Received: {received}")):
-            Novelty(2, {"base64": text, "shape": shape, "dtype": "float32"})
+            Novelty(2, popularity={"base64": text, "shape": shape, "dtype": "float32"})

@@ -306,10 +306,12 @@ def test_updates(ties, rng):
             members += [
                 metrics.Coverage(2, items=size, **how),
                 metrics.Gini(2, items=size, **how),
-                metrics.AveragePopularity(2, popularity, **how),
-                metrics.Novelty(2, popularity / 200.0, **how),
+                metrics.AveragePopularity(2, popularity=popularity, **how),
+                metrics.Novelty(2, popularity=popularity / 200.0, **how),
                 metrics.Personalization(2, items=size, **how),
-                metrics.IntraListDiversity(popularity[:, None] % [3, 5], 2, **how),
+                metrics.IntraListDiversity(
+                    2, item_vectors=popularity[:, None] % [3, 5], **how
+                ),
             ]
         group = RankingMetrics(members, standard_errors=True)
         for batch in batches:

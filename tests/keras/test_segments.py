@@ -176,7 +176,9 @@ def test_exposure(queries):
     # No tie is shuffled by the number of a list: alone, a segment shows the same.
     kinds = metrics.Coverage, metrics.Gini, metrics.Personalization
     members = [kind(3, shuffle_ties=False) for kind in kinds]
-    members += [metrics.IntraListDiversity(candidates, 3, shuffle_ties=False)]
+    members += [
+        metrics.IntraListDiversity(3, item_vectors=candidates, shuffle_ties=False)
+    ]
     alone = RankingMetrics(members, standard_errors=True)
     expected = each_alone(of_queries, queries, alone)
     group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from keras_rank import evaluation
+from keras_rank.arguments import suggestion
 from keras_rank.backends import backend
 from keras_rank.evaluation.command.printing import show_progress
 from keras_rank.evaluation.evaluation import Evaluation
@@ -143,7 +144,7 @@ def evaluation_of(
             if f"keep={name!r}" in text:
                 text = text.replace("`keep`", option)
                 text = text.replace(f"keep={name!r}", f"{option} {name}")
-                text = text.replace("mean keep=", f"mean {option} ")
+                text = text.replace('keep="', f'{option} "')
         raise ValueError(text) from error
     finally:
         if sys.stderr.isatty():
@@ -158,16 +159,16 @@ def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluat
         metric = values.find(name)
         if metric is None:
             raise ValueError(
-                f"--metrics should be some of those in {file}, which has "
-                f"{values.metric_names}. Received: {name!r}"
+                f"--metrics should be some of those in {file}. Received: {name!r}"
+                f"{suggestion(name, values.metric_names)}"
             )
         names.append(metric.name)
     for name, option in columns.items():
         if name not in values.kept:
             raise ValueError(
                 f"{option} should name columns that were kept: --keep {name} "
-                f"--per-list {file}. Received: {option} {name}, and a file with "
-                f"{', '.join(values.kept) or 'none'}"
+                f"--per-list {file}. Received: {option} {name}"
+                f"{suggestion(name, values.kept)}"
             )
     return Evaluation(values.of_metrics(names).table)
 

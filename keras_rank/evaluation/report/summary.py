@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from keras_rank.arguments import suggestion
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import GRADED
 from keras_rank.evaluation.lists.list_table import ListTable
@@ -221,6 +222,6 @@ def _require_kept(lists: ListTable, argument: str, name: str) -> None:
     if name not in lists.kept:
         raise ValueError(
             f"`{argument}` should name kept columns, as in "
-            f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
-            f"with keep={lists.kept}"
+            f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}"
+            f"{suggestion(name, lists.kept)}"
         )

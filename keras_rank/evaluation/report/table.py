@@ -1,7 +1,6 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
 import contextlib
-import difflib
 import html
 import itertools
 import json
@@ -10,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
+from keras_rank.arguments import suggestion
+
 # Columns of numbers of any size.
 _OF_ANY_SIZE = ("label", "score")
 # Characters that format text in Markdown. An underscore within a word does not.
 _FORMATS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
-# The number of names that an error lists.
-_NAMES = 10
 # Of tabs and line breaks, which would end a cell or its row.
 _IN_ONE_LINE = str.maketrans("\t\n\r", "   ")
 
@@ -30,13 +29,10 @@ class UnknownNameError(KeyError):
 def unknown_name(
     kind: str, name: Any, names: Sequence[str], hint: str = ""
 ) -> UnknownNameError:
-    """Returns the error for a name that is none of the names of a kind of thing."""
-    shown = f"{list(names[:_NAMES])}{' and others' * (len(names) > _NAMES)}"
-    close = difflib.get_close_matches(name, names) if isinstance(name, str) else []
-    question = f". Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    """Returns the error for the unknown name of a metric or a column."""
     return UnknownNameError(
-        f"The key should be the name of a {kind}, one of {shown}. Received: {name!r}"
-        f"{hint or question}"
+        f"The key should be the name of a {kind}. Received: {name!r}"
+        f"{hint or suggestion(name, names)}"
     )
 
 
