@@ -1,7 +1,6 @@
 """The arguments of metrics: what each accepts, and how it is saved."""
 
 import difflib
-import functools
 import inspect
 import numbers
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -65,32 +64,6 @@ def adds_arguments(
         return call
 
     return decorate
-
-
-# TEMPORARY: until the modules that import it use `backend.without_autograph` directly.
-def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Stops TensorFlow from rewriting a function, and checks a `__signature__`."""
-    signature = vars(call).get("__signature__")
-
-    @functools.wraps(call)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        if signature is not None:
-            # Functions lack `name` and `empty_weight`, which their classes have.
-            unknown = kwargs.keys() - signature.parameters.keys()
-            if unknown:
-                raise TypeError(
-                    f"{call.__name__}() got an unexpected keyword argument "
-                    f"{min(unknown)!r}"
-                )
-        return call(*args, **kwargs)
-
-    # `functional.py` sets the name of `__wrapped__`.
-    return backend.without_autograph(wrapped)
-
-
-# TEMPORARY: until `metrics/variables.py` no longer calls it.
-def check_no_loss(called: Any, caller: Any) -> None:
-    """Does nothing."""
 
 
 def suggestion(unknown: object, known: Iterable[str], form: str = '"{}"') -> str:

@@ -88,7 +88,7 @@ Example:
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, cast
+from typing import Any, ParamSpec, Protocol, cast
 
 from keras_rank import metrics
 from keras_rank.arguments import (
@@ -98,7 +98,6 @@ from keras_rank.arguments import (
     check_flag,
     check_k,
     check_ties,
-    names_arguments,
     shuffle_key,
 )
 from keras_rank.backends import Tensor, backend
@@ -112,7 +111,6 @@ from keras_rank.lists.targets import SparseLists
 from keras_rank.metrics.update import UpdateSpec, values_of
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
-from keras_rank.spelling import no_attribute
 
 __all__ = [
     "alpha_dcg",
@@ -182,6 +180,9 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     def function(
         y_true: Any, y_pred: Any = None, *, sample_weight: Any = None, **arguments: Any
     ) -> Tensor:
+        for name in _ONLY_OF_CLASSES:
+            if name in arguments:
+                raise TypeError(f"got an unexpected keyword argument {name!r}")
         if isinstance(y_true, RankedLists):
             _check_agree(y_true, arguments)
         seed = arguments.pop("seed", None)
@@ -208,7 +209,7 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     Raises:
         ValueError: if an argument does not have the documented type, shape or range.
     """
-    return cast(PerListFunction[P], names_arguments(function))
+    return cast(PerListFunction[P], backend.without_autograph(function))
 
 
 def _spec_of(
@@ -259,7 +260,7 @@ precision_ia = per_list(metrics.PrecisionIA)
 subtopic_recall = per_list(metrics.SubtopicRecall)
 
 
-@names_arguments
+@backend.without_autograph
 def rank(
     y_true: Any,
     y_pred: Any,
@@ -353,11 +354,5 @@ def _ranked_lists(
 
 # Keras saves a function by its module and its name.
 for _name in set(__all__) - {"rank"}:
-    for _function in (globals()[_name], globals()[_name].__wrapped__):
-        _function.__qualname__ = _function.__name__ = _name
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_attribute(__name__, name, __all__)
+    _function = globals()[_name]
+    _function.__qualname__ = _function.__name__ = _name

@@ -1,86 +1,64 @@
 """All metrics by name, here and in other tools, and the strings that are read so."""
 
-import functools
 import inspect
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from keras_rank.arguments import suggestion
+from keras_rank.metrics import (
+    binary,
+    diversity,
+    exposure,
+    graded,
+    pairwise,
+    subtopics,
+)
 from keras_rank.metrics.base import ExposureMetric, RankingMetric
-from keras_rank.metrics.binary import (
-    BPref,
-    F1AtK,
-    FallOut,
-    FBetaAtK,
-    HitRate,
-    MeanAveragePrecision,
-    MeanAveragePrecisionAtR,
-    MeanReciprocalRank,
-    PrecisionAtK,
-    RankBiasedPrecision,
-    RecallAtK,
-    RPrecision,
-)
-from keras_rank.metrics.diversity import Personalization
-from keras_rank.metrics.exposure import Coverage, Gini
-from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
-from keras_rank.metrics.pairwise import (
-    AverageRelevancePosition,
-    KendallTau,
-    PairwiseAccuracy,
-    SpearmanCorrelation,
-)
-from keras_rank.metrics.subtopics import (
-    AlphaDCG,
-    AlphaNDCG,
-    ExpectedReciprocalRankIA,
-    PrecisionIA,
-    SubtopicRecall,
-)
 
 # The metrics that a group can hold.
 Member = RankingMetric | ExposureMetric
 
-_METRICS: tuple[Callable[..., Member], ...] = (
-    NDCG,
-    DCG,
-    MeanAveragePrecision,
-    MeanReciprocalRank,
-    PrecisionAtK,
-    RecallAtK,
-    HitRate,
-    F1AtK,
-    FBetaAtK,
-    RPrecision,
-    MeanAveragePrecisionAtR,
-    ExpectedReciprocalRank,
-    RankBiasedPrecision,
-    BPref,
-    FallOut,
-    AverageRelevancePosition,
-    PairwiseAccuracy,
-    KendallTau,
-    SpearmanCorrelation,
-    AlphaNDCG,
-    AlphaDCG,
-    ExpectedReciprocalRankIA,
-    PrecisionIA,
-    SubtopicRecall,
-    Coverage,
-    Gini,
-    Personalization,
+_METRICS: tuple[type[Member], ...] = (
+    graded.NDCG,
+    graded.DCG,
+    binary.MeanAveragePrecision,
+    binary.MeanReciprocalRank,
+    binary.PrecisionAtK,
+    binary.RecallAtK,
+    binary.HitRate,
+    binary.F1AtK,
+    binary.FBetaAtK,
+    binary.RPrecision,
+    binary.MeanAveragePrecisionAtR,
+    graded.ExpectedReciprocalRank,
+    binary.RankBiasedPrecision,
+    binary.BPref,
+    binary.FallOut,
+    pairwise.AverageRelevancePosition,
+    pairwise.PairwiseAccuracy,
+    pairwise.KendallTau,
+    pairwise.SpearmanCorrelation,
+    subtopics.AlphaNDCG,
+    subtopics.AlphaDCG,
+    subtopics.ExpectedReciprocalRankIA,
+    subtopics.PrecisionIA,
+    subtopics.SubtopicRecall,
+    exposure.Coverage,
+    exposure.Gini,
+    diversity.Personalization,
 )
-_CAPPED = functools.partial(RecallAtK, normalizer="clipped")
-BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS} | {
-    "recall_cap": _CAPPED,
-    "R_cap": _CAPPED,
-    "tau": KendallTau,
-    "rho": SpearmanCorrelation,
-    "spearman": SpearmanCorrelation,
-    "hr": HitRate,
-    "p": PrecisionAtK,
+BY_NAME: dict[str, type[Member]] = {str(x.base_name): x for x in _METRICS} | {
+    "recall_cap": binary.RecallAtK,
+    "R_cap": binary.RecallAtK,
+    "tau": pairwise.KendallTau,
+    "rho": pairwise.SpearmanCorrelation,
+    "spearman": pairwise.SpearmanCorrelation,
+    "hr": binary.HitRate,
+    "p": binary.PrecisionAtK,
 }
+# The arguments that a name stands for.
+_IMPLIED = {name: {"normalizer": "clipped"} for name in ("recall_cap", "R_cap")}
 # The names of metrics by their lower case, in which strings may have them.
 _BY_LOWER_CASE = {name.lower(): name for name in BY_NAME}
 
@@ -193,11 +171,8 @@ def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Memb
     if name is None:
         name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
         name += "" if parts.k is None else f"_at_{parts.k}"
-    metric = BY_NAME[parts.name]
-    # Of a variant, such as the clipped recall, the class and an argument.
-    metric_class = getattr(metric, "func", metric)
-    keywords = getattr(metric, "keywords", {})
-    return metric_class._as_member(k=parts.k, name=name, **keywords, **parts.arguments)
+    arguments = {**_IMPLIED.get(parts.name, {}), **parts.arguments}
+    return BY_NAME[parts.name]._as_member(k=parts.k, name=name, **arguments)
 
 
 def _unknown(string: str) -> ValueError:
@@ -229,9 +204,8 @@ def _unknown(string: str) -> ValueError:
 
 def _arguments_of(name: str) -> list[str]:
     """The arguments that a metric has in parentheses."""
-    metric = BY_NAME[name]
-    others = {"k", "name", *getattr(metric, "keywords", ())}
-    return [each for each in inspect.signature(metric).parameters if each not in others]
+    others = {"k", "name", *_IMPLIED.get(name, ())}
+    return [x for x in inspect.signature(BY_NAME[name]).parameters if x not in others]
 
 
 def check_arguments(string: str, parts: Parts, takes: Collection[str]) -> None:

@@ -357,7 +357,10 @@ ERRORS = [
     (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
     (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
     (lambda: shown(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
-    (lambda: of_four(Gini(2, items=5)), "candidates, 4. Received: items=5, of 'gini_at_"),
+    (
+        lambda: of_four(Gini(2, items=5)),
+        "candidates, 4. Received: items=5, of 'gini_at_",
+    ),
     (
         lambda: of_four(Novelty(2, popularity=[1, 1])),
         "4 candidates. Received: 2 numbers, of 'nov",
