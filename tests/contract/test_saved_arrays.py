@@ -25,7 +25,7 @@ class Shares(Novelty):
 
     def __init__(self, k, popularity, **arguments):
         numbers = np.asarray(popularity, "float32")
-        super().__init__(k, numbers / np.max(numbers), **arguments)
+        super().__init__(k, popularity=numbers / np.max(numbers), **arguments)
 
 
 def with_arrays(items=7):
