@@ -16,6 +16,7 @@ from keras import ops
 from registry import FIRST_CASES
 
 from keras_rank import catalogue, discounts, functional, gains, metrics
+from keras_rank.arguments import suggestion
 
 
 @pytest.mark.parametrize("k", [[1, 3], (1, 3), {1, 3}, range(1, 4), np.array([1, 3])])
@@ -40,73 +41,84 @@ class WithDepth(metrics.RankingMetric):
 
 FUNCTIONS = [getattr(functional, name) for name in functional.__all__]
 CLASSES = [metrics.RankingMetric, *(case.metric for case in FIRST_CASES), WithDepth]
+OF_EXPOSURE = [metrics.Coverage, metrics.Gini, metrics.Personalization]
+OF_EXPOSURE += [metrics.Novelty, metrics.AveragePopularity, metrics.IntraListDiversity]
 
 
-@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES])
-@pytest.mark.parametrize("name", ["topn", "top_k", "K"])
-def test_an_unknown_argument(make, name):
-    """The error is of what was called, not of the class that defines `__init__`."""
-    takes = rf"^`{make.__name__}` takes the arguments (\w+, )*k, .*dtype; `k` is the "
-    with pytest.raises(TypeError, match=rf"{takes}cutoff. Received: {name}=10$"):
-        make(**{name: 10})
+def needed(make):
+    """The arguments without which a class or a function can't be called."""
+    values = {"y_true": [1, 0], "y_pred": [0.5, 0.1], "k": 1}
+    values |= {"popularity": [0.5], "item_vectors": [[1.0]]}
+    parameters = inspect.signature(make).parameters.values()
+    return {
+        x.name: values[x.name]
+        for x in parameters
+        if x.default is x.empty and x.kind is not x.VAR_KEYWORD
+    }
 
 
-ROWS = "`keras_rank.utils.pad_lists`"
-ERRORS = "`RankingMetrics(metrics, standard_errors=True)`"
-MASK = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}. Received: mask='
-CALLS = [
-    (lambda: catalogue.evaluate(seen=[[1]]), "Did you mean `exclude`"),
-    (lambda: catalogue.evaluate(standard_error=1), ERRORS),
-    (lambda: catalogue.rank(excludes=[[1]]), "Did you mean `exclude`"),
-    (lambda: functional.ndcg(scores=[[1]]), "Did you mean `y_pred`"),
-    (lambda: functional.ndcg(group_ids=[[1]]), ROWS),
-    (lambda: functional.ndcg(mask=[[1]]), MASK),
-    (lambda: metrics.NDCG(gain="linear"), "Did you mean `gain_fn`"),
-    (lambda: metrics.HitRate(sede=1), "Did you mean `seed`"),
-    (lambda: metrics.NDCG().update_state(indexes=[[1]]), ROWS),
-    (lambda: metrics.NDCG().update_state(mask=[[1]]), MASK),
-    (lambda: metrics.RankingMetrics(["ndcg"]).update_state(mask=[[1]]), MASK),
-    (
-        lambda: metrics.MeanReciprocalRank(10, False),
-        "Arguments of `MeanReciprocalRank` after `k` should be given by name: "
-        "`MeanReciprocalRank(k, shuffle_ties=..., seed=...)`. "
-        "Received: False by position",
-    ),
+@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *OF_EXPOSURE])
+def test_an_unknown_keyword_is_a_type_error(make):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'topn'"):
+        make(**needed(make), topn=10)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("name", ["name", "empty_weight"])
+def test_functions_do_not_take_what_only_classes_have(function, name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        function(**needed(function), **{name: "own"})
+
+
+@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *OF_EXPOSURE])
+def test_arguments_after_k_are_keyword_only(make):
+    parameters = inspect.signature(make).parameters.values()
+    positional = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
+    assert positional in (["k"], ["y_true", "y_pred"])
+
+
+WRONG_CALLS = [
+    lambda: metrics.NDCG(10, "linear"),
+    lambda: metrics.AlphaNDCG(10, 0.5),
+    lambda: metrics.MeanReciprocalRank(10, False),
+    lambda: metrics.Novelty(1, [0.5]),
+    lambda: metrics.Novelty(1, popularity=[0.5], items=1),
+    lambda: metrics.IntraListDiversity(1, [[1.0]]),
+    lambda: metrics.NDCG(1, k=2),
+    lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
+    lambda: metrics.RankingMetrics(["ndcg"], k=3),
     # It would be taken for a weight, which changes no value.
-    (
-        lambda: functional.ndcg([[1, 0]], [[0.1, 0.2]], 1),
-        "Arguments of `ndcg` after `y_pred` should be given by name: "
-        "`ndcg(y_true, y_pred, sample_weight=..., k=...)`. Received: 1 by position",
-    ),
-    (lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10), "Received: 10 by position"),
-    (
-        lambda: metrics.RankingMetrics(["ndcg"], k=3),
-        "`RankingMetrics` takes the arguments metrics, prefix, standard_errors, "
-        "name. Received: k=3",
-    ),
-    (
-        lambda: metrics.NDCG(1, k=2),
-        "`NDCG` takes `k` once. Received: 1 by position, and k=2",
-    ),
-    (
-        metrics.Novelty,
-        "`Novelty` takes the arguments k, popularity, shuffle_ties, seed, "
-        "sparse_labels, name. Received: no k, popularity",
-    ),
-    (functional.ndcg, "sparse_labels, dtype. Received: no y_true"),
-    (
-        lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
-        "`NDCG.update_state` takes the arguments y_true, y_pred, sample_weight. "
-        "Received another one, 3 by position",
-    ),
+    lambda: functional.ndcg([[1, 0]], [[0.1, 0.2]], 1),
+    lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
+    lambda: catalogue.evaluate([0], [[1.0]], [[1.0]], ["mrr"], seen=[[1]]),
+    metrics.Novelty,
+    functional.ndcg,
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), CALLS)
-def test_calls_that_will_not_do(call, message):
-    """An unknown argument is a question, and others are by name."""
-    with pytest.raises(TypeError, match=re.escape(message)):
+@pytest.mark.parametrize("call", WRONG_CALLS)
+def test_wrong_calls_are_type_errors(call):
+    with pytest.raises(TypeError, match="argument"):
         call()
+
+
+SUGGESTIONS = {
+    "NDGC": '. Did you mean "ndcg"?',
+    "rr": '. Did you mean "mrr" or "err"?',
+    "": ". Known names are ['ndcg', 'mrr', 'err']",
+}
+
+
+@pytest.mark.parametrize("unknown", SUGGESTIONS)
+def test_an_unknown_name_suggests_close_names_or_lists_them(unknown):
+    assert suggestion(unknown, ["ndcg", "mrr", "err"]) == SUGGESTIONS[unknown]
+
+
+def test_at_most_ten_names_are_listed():
+    assert suggestion("ndcg", map(str, range(10))).endswith("'8', '9']")
+    assert suggestion("ndcg", map(str, range(11))).endswith("'8', '9'] and others")
+    assert suggestion("ndcg", []) == ""
+    assert suggestion("Query", ["query"], 'by="{}"') == '. Did you mean by="query"?'
 
 
 @pytest.mark.compiles_long

@@ -118,7 +118,7 @@ def test_errors(qrels, queries, items, message):
 
 WRONG_FILES = [
     ("q1\td1\t1\nq1\td2\t2,0\n", "line 2 of {}, 'q1\\td2\\t2,0'"),
-    ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
+    ("q1\td1\t2,0\nq1\td2\t1\n", "{}. Known names are ['q1', 'd1', '2,0']"),
     ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
     ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
     ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),

@@ -25,14 +25,16 @@ class Shares(Novelty):
 
     def __init__(self, k, popularity, **arguments):
         numbers = np.asarray(popularity, "float32")
-        super().__init__(k, numbers / np.max(numbers), **arguments)
+        super().__init__(k, popularity=numbers / np.max(numbers), **arguments)
 
 
 def with_arrays(items=7):
     numbers = np.arange(1.0, items + 1).astype("float32") / items
     vectors = np.random.default_rng(1).normal(size=(items, 3)).astype("float32")
     kinds = AveragePopularity, Novelty, Shares
-    metrics = [kind(2, numbers, seed=1, name=kind.__name__) for kind in kinds]
+    metrics = [
+        kind(2, popularity=numbers, seed=1, name=kind.__name__) for kind in kinds
+    ]
     return [*metrics, IntraListDiversity(2, item_vectors=vectors, seed=1)]
 
 

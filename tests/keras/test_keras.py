@@ -1,7 +1,6 @@
 """Inside Keras: compile, fit, evaluate, callbacks, saving."""
 
 import pathlib
-import weakref
 
 import keras
 import numpy as np
@@ -13,7 +12,6 @@ from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
-from keras_rank import functional
 from keras_rank.metrics import DCG, NDCG, Coverage, PairwiseAccuracy, RankingMetrics
 
 BACKEND = keras.backend.backend()
@@ -253,66 +251,3 @@ def test_a_model_of_single_items_is_warned_of_once(group, rng):
     assert sum("One item" in str(each.message) for each in warned) == 1
     # The share of relevant items, whatever the model is.
     assert logs["val_ndcg"] == pytest.approx([y.mean()] * 2)
-
-
-@pytest.mark.parametrize("make", [NDCG, lambda: RankingMetrics(["ndcg"])])
-def test_methods_of_other_libraries_are_questions(make):
-    for name, meant in {"update": "update_state", "reset": "reset_state"}.items():
-        with pytest.raises(AttributeError, match=rf"Did you mean `{meant}`\?"):
-            getattr(make(), name)
-    with pytest.raises(AttributeError, match=r"has no attribute 'to'$"):
-        make().to("cpu")
-
-
-SAYS_IT = pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras says it there")
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize("run_eagerly", [False, True])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: NDCG(k=2),
-        lambda: [NDCG(k=2)],
-        lambda: RankingMetrics(["ndcg@2", "mrr"]),
-        lambda: Coverage(k=2, items=ITEMS),
-        pytest.param(lambda: functional.ndcg, marks=SAYS_IT),
-    ],
-)
-def test_a_metric_is_no_loss(make, run_eagerly, data):
-    """JAX would train nothing, and say nothing."""
-    model = build_model(loss=make(), run_eagerly=run_eagerly)
-    with pytest.raises(ValueError, match="`loss` should have gradients, which ranks"):
-        model.fit(*data, verbose=0)
-
-
-def test_a_loss_may_have_a_metric_and_functions_of_its_own(data):
-    metric = NDCG(k=2)
-
-    class Loss(keras.losses.Loss):
-        def call(self, y_true, y_pred):
-            metric(y_true, y_pred)
-            return functional.ndcg(y_true, y_pred, empty_value=1.0)
-
-    _, y = data
-    y = np.abs(y)
-    assert float(Loss()(y, y)) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("call", [NDCG(), functional.ndcg])
-def test_a_call_keeps_nothing_of_its_caller(call):
-    """Scores of a whole epoch may be deleted for those of the next."""
-    labels, scores = np.ones((2, 3)), np.ones((2, 3))
-    kept = weakref.ref(scores)
-    call(labels, labels)
-    del scores
-    assert kept() is None
-
-
-@pytest.mark.parametrize(
-    "metric", [NDCG(), RankingMetrics(["mrr"]), Coverage(2, items=5)]
-)
-def test_a_metric_is_no_callback(metric):
-    message = "as a metric is no callback: pass it to `compile`"
-    with pytest.raises(AttributeError, match=message):
-        keras.callbacks.CallbackList([metric], model=build_model())

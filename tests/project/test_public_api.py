@@ -222,31 +222,10 @@ for code in ("keras_rank.evaluation.evaluate", "from keras_rank import evaluatio
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("functional.mrr", "reciprocal_rank"),
-        ("evaluate", "keras_rank.evaluation.evaluate"),
-        ("functional.recall_at_k", "recall"),
-        ("functional.ndcg_at_10", "ndcg"),
-        ("functional.retrieval_hit_rate", "hit_rate"),
-        ("functional.precison", "precision"),
-        ("metrics.MRR", "MeanReciprocalRank"),
-        ("metrics.Recall", "RecallAtK"),
-        ("metrics.reciprocal_rank", "MeanReciprocalRank"),
-        ("NDCG", "keras_rank.metrics.NDCG"),
-        ("ndcg", "keras_rank.functional.ndcg"),
-        ("pad_lists", "keras_rank.utils.pad_lists"),
-        # Of other metrics, and of none.
-        *((name, None) for name in ("functional.err_x", "metrics.Mean", "__path")),
-    ],
-)
-def test_an_unknown_name_of_a_module_is_a_question(name, meant):
-    room, _, name = f"keras_rank.{name}".rpartition(".")
-    with pytest.raises(AttributeError) as error:
-        getattr(importlib.import_module(room), name)
-    question = "" if meant is None else f". Did you mean `{meant}`?"
-    assert str(error.value) == f"module {room!r} has no attribute {name!r}{question}"
+@pytest.mark.parametrize("module", ["keras_rank", "keras_rank.functional"])
+def test_an_unknown_name_of_a_module(module):
+    with pytest.raises(AttributeError, match=f"'{module}' has no attribute 'mrr'"):
+        importlib.import_module(module).mrr  # noqa: B018
 
 
 @pytest.mark.slow

@@ -23,7 +23,9 @@ def changed(**columns):
     return {name: x for name, x in {**ROWS, **columns}.items() if x is not None}
 
 
-MISSING = "query='qid', and a table with the columns ['query_id', 'label', 'score']"
+MISSING = (
+    "query='group', which is not in a table. Known names are ['query_id', 'label', "
+)
 NUMBERS = "of numbers. Received: score='score', which is of the type {}, such as {}"
 TYPES = (
     "`{0}` should name columns of numbers, text, or dates. Received: {0}='{0}', which "
@@ -37,7 +39,7 @@ TAKEN = (
 SIZE = '`memory_limit` should be a size such as "2GB"'
 FRAME = pd.DataFrame(ROWS)
 WRONG_ROWS = [
-    ({}, {"query": "qid"}, MISSING),
+    ({}, {"query": "group"}, MISSING),
     ({"score": ["0.3", "NA", "1"]}, {}, NUMBERS.format("VARCHAR", "'NA'")),
     ({"score": ["-.1e5", "1", "x"]}, {}, NUMBERS.format("VARCHAR", "'x'")),
     ({"score": [[0.1]] * 3}, {}, NUMBERS.format("DOUBLE[]", "[0.1]")),
@@ -144,7 +146,7 @@ def test_shards_of_other_columns(tmp_path, suffix):
     rows = pa.table(ROWS)
     write(rows, f"{tmp_path}/0.{suffix}")
     write(rows.drop_columns("label"), f"{tmp_path}/1.{suffix}")
-    with raises(f"1.{suffix} with the columns ['query_id', 'score']"):
+    with raises(f"1.{suffix}. Known names are ['query_id', 'score']"):
         evaluate(f"{tmp_path}/*.{suffix}", ["mrr"])
 
 
@@ -152,7 +154,7 @@ def test_a_shard_without_a_header(tmp_path):
     """Its first row would be taken for one."""
     write(pa.table(ROWS), tmp_path / "0.csv")
     (tmp_path / "1.csv").write_text("3,7,0.4\n")
-    with raises("1.csv with the columns ['3', '7', '0.4']: without names"):
+    with raises("1.csv. Known names are ['3', '7', '0.4']: without names"):
         evaluate(f"{tmp_path}/*.csv", ["mrr"])
 
 
@@ -188,16 +190,16 @@ WRONG_RUNS = [
     ([*QRELS, "2 0 a 0"], RUN, f"{TWICE}2 of QRELS and line 3 of QRELS"),
     ([], RUN, "`qrels` should have rows. Received: none, from "),
     # No line of CSV is left out, such as one that might be a title.
-    (["q0,d9", "1,a,1", "2,a,1"], RUN, "QRELS with the columns ['q0', 'd9']"),
+    (["q0,d9", "1,a,1", "2,a,1"], RUN, "QRELS. Known names are ['q0', 'd9']"),
     # The first row may be a header, or its fields be those of others.
-    (["q\ta", "1\ta"], RUN, "QRELS with the columns ['q', 'a']"),
-    (["1\t7", "2\t8"], RUN, "QRELS with the columns ['1', '7']: without names, they"),
+    (["q\ta", "1\ta"], RUN, "QRELS. Known names are ['q', 'a']"),
+    (["1\t7", "2\t8"], RUN, "QRELS. Known names are ['1', '7']: without names, they"),
     (["query_id doc_id", "1 a"], RUN, "Received: line 1 of"),
     (["1 a", "2 0 a 1"], RUN, "lines of the fields query item. Received: line 2"),
     # As in the runs of MS MARCO: a query, an item and a rank.
     (QRELS, ["1\ta\t1", "1\tb\t2", "2\tx\t1"], "as if they were ranks"),
-    (QRELS, ["1,a,1", "1,b,2"], "RUN with the columns ['1', 'a', '1']: without names"),
-    (QRELS, ["what is\ta\t1"], "RUN with the columns ['what is', 'a', '1']: without"),
+    (QRELS, ["1,a,1", "1,b,2"], "RUN. Known names are ['1', 'a', '1']: without names"),
+    (QRELS, ["what is\ta\t1"], "RUN. Known names are ['what is', 'a', '1']: without"),
     (QRELS, ["1\ta\t0", "1\tb\t1", "2\tx\t0"], "as if they were ranks"),
     (QRELS, ['{"1": ["a"], "2": null}'], "counts as 0. Received: None, for the query"),
     (QRELS, ['{"1": {"a": 1}, "1": {"b": 2}}'], "each key once. Received twice: '1'"),
@@ -366,9 +368,7 @@ def test_wrong_calls(call, message):
         call(evaluation)
 
 
-def test_questions_of_another_step():
-    with pytest.raises(TypeError, match=r"then `summary\(by=...\)`. Received: by='a'"):
-        evaluate(ROWS, ["mrr"], by="a")
+def test_calls_of_another_step():
     evaluation = evaluated(market=[1, 1, 2], p=[1, 1, 2])
     for call in (evaluation.summary, evaluation.plot, evaluation.compare):
         # A second argument would be a cluster of the one, and a slice of the other.
@@ -389,18 +389,18 @@ def test_queries_in_the_type_of_text_of_other_tools():
     assert ours.compare(others)["lists"] == [2]
 
 
-OFFERED = [
-    *(("query", "query_id", x) for x in ("topic", "QueryID", "session", "query_ids")),
-    *(("label", "label", x) for x in ("grade", "y_true", "labels")),
-    *(("score", "score", x) for x in ("prediction", "y_pred", "scores")),
-    *(("item", "item_id", x) for x in ("doc_id", "docno", "Item ID", "item_ids")),
-    ("weight", "weight", "sample_weight"),
+CLOSE = [
+    *(("query", "query_id", x) for x in ("QueryID", "query_ids", "queri")),
+    *(("label", "label", x) for x in ("labels", "LABELS")),
+    *(("score", "score", x) for x in ("scores", "SCORES")),
+    *(("item", "item_id", x) for x in ("Item ID", "item_ids")),
+    ("weight", "weight", "weights"),
     ("keep", "market", "markets"),
 ]
 
 
-@pytest.mark.parametrize(("argument", "given", "there"), OFFERED)
-def test_a_missing_column_offers_the_one_that_is_meant(argument, given, there):
+@pytest.mark.parametrize(("argument", "given", "there"), CLOSE)
+def test_an_unknown_column_suggests_a_close_one(argument, given, there):
     rows = changed(item_id=list("abc"), weight=[1.0] * 3, market=["de"] * 3)
     rows = {there if x == given else x: values for x, values in rows.items()}
     arguments = {"item": "item_id", "weight": "weight", "keep": "market"}
@@ -409,8 +409,11 @@ def test_a_missing_column_offers_the_one_that_is_meant(argument, given, there):
     assert str(error.value).endswith(f'Did you mean {argument}="{there}"?')
 
 
-def test_a_missing_column_that_nothing_resembles_offers_none():
+def test_an_unknown_column_without_close_ones_lists_at_most_ten():
     rows = {"a": [1], "b": [1], "c": [0.5]}
-    with raises("and a table with the columns ['a', 'b', 'c']") as error:
+    with raises("which is not in a table. Known names are ['a', 'b', 'c']") as error:
         evaluate(rows, ["mrr"])
     assert "Did you mean" not in str(error.value)
+    rows = {str(place): [1] for place in range(11)} | {"x": [1]}
+    with raises("'8', '9'] and others"):
+        evaluate(rows, ["mrr"])

@@ -176,7 +176,7 @@ def test_options_without_effect_on_stored_lists_are_errors(command, stored):
     for line, words in (
         (f"{two} --by shop", "--by should name columns that were kept: --keep shop"),
         ("evaluate qrels base_lists.parquet", "--qrels should be left out with files"),
-        (f"{two} -m arp", "in new_lists.parquet, which has ['mrr', 'ndcg@5']"),
+        (f"{two} -m arp", "Received: 'arp'. Known names are ['mrr', 'ndcg@5']"),
         (f"{one} base.parquet", "should be the only file of evaluate"),
         (f"{one} -m mrr --fail-below ndcg@5=1", "higher is better, one of ['mrr']"),
     ):
@@ -384,7 +384,7 @@ WRONG = {
     "foo": "invalid choice: 'foo'",
     "evaluate -m mrr qrels run": "before the options or after `--`, as in `-m map --",
     "evaluate qrels": "Qrels should be followed by runs",
-    "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
+    "evaluate qrels run -m mrr,map": "a name and an optional cutoff",
     "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below 0.4": "such as ndcg@10=0.40. Received: '0.4'",
     "evaluate qrels run --fail-below mrr=nan": "ndcg@10=0.40. Received: 'mrr=nan'",

@@ -167,4 +167,4 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     found = evaluate(ray.data.from_arrow(rows), **arguments)
     assert str(found) == str(evaluate(rows, **arguments)) != str(expected)
     with raises('Did you mean query="query_id"?'):
-        evaluate(ray.data.read_parquet(shards), ["mrr"], query="qid")
+        evaluate(ray.data.read_parquet(shards), ["mrr"], query="query")
