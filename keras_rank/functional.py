@@ -85,9 +85,10 @@ Example:
 ['0.9173', '0.6309']
 """
 
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, cast
 
 from keras_rank import metrics
@@ -100,15 +101,30 @@ from keras_rank.arguments import (
     check_ties,
     shuffle_key,
 )
+from keras_rank.arrays.buckets import first_rows
 from keras_rank.backends import Tensor, backend
+from keras_rank.lists.base import Lists
 from keras_rank.lists.copies import own
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.first_batch import warn, warnings_of_rows
 from keras_rank.lists.given import refused
-from keras_rank.lists.reading import RawBatch, read, read_sparse, tied_labels
-from keras_rank.lists.standardize import Kind, standardize
+from keras_rank.lists.reading import (
+    RawBatch,
+    check_told_apart,
+    read,
+    read_sparse,
+    tied_labels,
+)
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
-from keras_rank.metrics.update import UpdateSpec, values_of
+from keras_rank.lists.tensors import shape_of
+from keras_rank.metrics.update import (
+    UpdateSpec,
+    check_reads,
+    checked_values,
+    ranked_by_steps,
+)
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 
@@ -188,7 +204,7 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
         seed = arguments.pop("seed", None)
         arguments["dtype"] = check_dtype(arguments.get("dtype"))
         spec = _spec_of(metric_class, arguments)
-        return values_of(spec, y_true, y_pred, sample_weight, seed)
+        return _values_of(spec, y_true, y_pred, sample_weight, seed)
 
     class_name = metric_class.__name__
     signature = inspect.signature(function)
@@ -232,6 +248,58 @@ def _new_spec(
 _cached_spec: Callable[..., UpdateSpec] = backend.traced_as_constant(
     functools.lru_cache(256, typed=True)(_new_spec)
 )
+
+
+def _values_of(
+    spec: UpdateSpec, y_true: Any, y_pred: Any, sample_weight: Any, seed: Seed
+) -> Tensor:
+    """Returns one value per list, NaN for a list that is left out of the mean.
+
+    Args:
+        spec: what is computed, for a single metric.
+        y_true: labels, ids or ranked lists, as for the functions.
+        y_pred: scores, as for the functions.
+        sample_weight: weights, as for the functions.
+        seed: the seed of the shuffle, or `None`.
+    """
+    (metric,) = spec.metrics
+    if isinstance(y_true, RankedLists):
+        y_true.check_alone(y_pred, sample_weight)
+        check_reads(metric, y_true)
+        return backend.enter(_values_of_ranked, *y_true.fresh(), spec=spec)
+    if metric.sparse_labels:
+        reading = read_sparse(y_true, y_pred, sample_weight)
+    else:
+        reading = read(y_true, y_pred, sample_weight, metric.takes_subtopics)
+        warn(warnings_of_rows(reading))
+    if metric._compares_labels:
+        check_told_apart(reading.labels)
+    batch = reading.batch
+    key = shuffle_key(metric._ties, seed, batch.labels, batch.scores)
+    if not backend.is_ours(spec):
+        lists, rankings = ranked_by_steps(spec, batch, (key,), [0])
+        ranked = dataclasses.replace(spec, orders=())
+        return backend.enter(_values_of_ranked, lists, *rankings, spec=ranked)
+    padded = bucket_shapes(batch, metric.sparse_labels)
+    values = backend.enter(_values_of_batch, padded, (key,), spec=spec)
+    return first_rows(values, shape_of(batch.labels)[0])
+
+
+def _values_of_batch(
+    batch: RawBatch, keys: Sequence[Tensor], *, spec: UpdateSpec
+) -> Tensor:
+    """The values of a single metric for lists."""
+    lists = standardize(batch, kind=spec.kind)
+    ranking = rank_by_scores(lists, keys[0], 0, order=spec.orders[0])
+    return _values_of_ranked(lists, ranking, spec=spec)
+
+
+def _values_of_ranked(lists: Lists, ranking: Ranking, *, spec: UpdateSpec) -> Tensor:
+    """The values of a single metric for ranked lists."""
+    (metric,) = spec.metrics
+    judged = JudgedLists(lists, metric._relevance_for(lists))
+    values = checked_values(metric, judged, ranking.cut(metric.k))
+    return judged.fill_empty(values, metric.empty_value)
 
 
 ndcg = per_list(metrics.NDCG)

@@ -95,7 +95,8 @@ class ScoreMetric(keras.metrics.Metric):
     # Whether the metric is a member of a group, which has the sums.
     _is_member = False
 
-    # Whether the metric was given to a group, which updates a copy of it.
+    # Whether the metric was given to a group, which updates a copy of it, and was not
+    # updated itself since.
     _was_given = False
 
     # The variables of the sums, the last of which is the number of lists seen.
@@ -212,17 +213,21 @@ class ScoreMetric(keras.metrics.Metric):
         Args:
             method: the name of the method that was called.
             reads: whether the method reads sums. It then also raises for a metric that
-                was given to a group, which updates a copy of it, and never updated
-                itself.
+                was given to a group, which updates a copy of it, and not updated since.
         """
-        is_unused = reads and self._was_given and self._is_new
-        if not self._is_member and not (is_unused and _is_zero(self._sums[-1])):
+        if not (self._is_member or (reads and self._was_given)):
             return
         what = "a member of" if self._is_member else "only given to"
         raise ValueError(
             f"`{method}` should be called on the group, which has the sums: "
             f"`group.{method}()`. Received: {self.name!r}, which is {what} a group"
         )
+
+    def _prepare_update(self) -> None:
+        """Raises for a member of a group, and notes that the metric has an update."""
+        self._check_has_sums("update_state")
+        if self._was_given:
+            self._was_given = False
 
     @property
     def _direction(self) -> str:
@@ -415,7 +420,7 @@ class RankingMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match, or ranked lists have another
                 `shuffle_ties` or a smaller `k`. The state is then unchanged.
         """
-        self._check_has_sums("update_state")
+        self._prepare_update()
         given = y_true, y_pred, sample_weight
         assign(update.updates_of([self], self._sums, *given))
 
@@ -560,7 +565,7 @@ class ExposureMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match. The state is unchanged then. In
                 a graph that does not know sizes, TensorFlow raises its own error.
         """
-        self._check_has_sums("update_state")
+        self._prepare_update()
         given = y_true, y_pred, sample_weight
         assign(shown.updates_of([self], [self._sums], given))
 
@@ -619,11 +624,6 @@ class ExposureMetric(ScoreMetric):
 def _computed(*numbers: Tensor, compute: Callable[..., Tensor]) -> Tensor:
     """Returns what `compute` does. A user's own is seen not to be ours."""
     return compute(*numbers)
-
-
-def _is_zero(variable: keras.Variable) -> bool:
-    """Returns whether an integer is seen to be 0, which it is not in compiled code."""
-    return backend.is_at_hand(variable.value) and int(variable.value) == 0
 
 
 def _require_own_config(metric: ScoreMetric) -> None:

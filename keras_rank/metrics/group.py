@@ -107,7 +107,7 @@ class RankingMetrics(keras.metrics.Metric):
         _share_default_seed(members)
         for metric in given:
             if isinstance(metric, Member):
-                metric._was_given = True
+                metric._was_given = metric._is_new
 
     def __repr__(self) -> str:
         members = ", ".join(member._as_call() for member in self.members)

@@ -5,16 +5,15 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import keras
 from keras import ops
 
-from keras_rank.arguments import Seed, ShuffleTies, shuffle_key
-from keras_rank.arrays.buckets import first_rows
+from keras_rank.arguments import ShuffleTies
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.first_batch import (
     warn,
     warnings_of_first_batch,
-    warnings_of_rows,
 )
 from keras_rank.lists.reading import (
     RawBatch,
@@ -200,41 +199,6 @@ def updates_of(
     return list(zip(sums, new, strict=True))
 
 
-def values_of(
-    spec: UpdateSpec, y_true: Any, y_pred: Any, sample_weight: Any, seed: Seed
-) -> Tensor:
-    """Returns one value per list, NaN for a list that is left out of the mean.
-
-    Args:
-        spec: what is computed, for a single metric.
-        y_true: labels, ids or ranked lists, as for the functions.
-        y_pred: scores, as for the functions.
-        sample_weight: weights, as for the functions.
-        seed: the seed of the shuffle, or `None`.
-    """
-    (metric,) = spec.metrics
-    if isinstance(y_true, RankedLists):
-        y_true.check_alone(y_pred, sample_weight)
-        _check_reads(metric, y_true)
-        return backend.enter(_values_of_ranked, *y_true.fresh(), spec=spec)
-    if metric.sparse_labels:
-        reading = read_sparse(y_true, y_pred, sample_weight)
-    else:
-        reading = read(y_true, y_pred, sample_weight, metric.takes_subtopics)
-        warn(warnings_of_rows(reading))
-    if metric._compares_labels:
-        check_told_apart(reading.labels)
-    batch = reading.batch
-    key = shuffle_key(metric._ties, seed, batch.labels, batch.scores)
-    if not backend.is_ours(spec):
-        lists, rankings = _ranked_by_steps(spec, batch, (key,), [0])
-        ranked = dataclasses.replace(spec, orders=())
-        return backend.enter(_values_of_ranked, lists, *rankings, spec=ranked)
-    padded = bucket_shapes(batch, metric.sparse_labels)
-    values = backend.enter(_values_of_batch, padded, (key,), spec=spec)
-    return first_rows(values, shape_of(batch.labels)[0])
-
-
 def _batches(
     metrics: Sequence[ListMetric],
     y_true: Any,
@@ -381,7 +345,7 @@ def check_takes_targets(metric: ListMetric) -> None:
         )
 
 
-def _check_reads(metric: ListMetric, ranked: RankedLists) -> None:
+def check_reads(metric: ListMetric, ranked: RankedLists) -> None:
     """Raises for a metric that needs other labels or more ranks."""
     if ranked.lists.holds_targets:
         check_takes_targets(metric)
@@ -393,7 +357,7 @@ def _check_reads(metric: ListMetric, ranked: RankedLists) -> None:
 def _check_take(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
     """Raises for a metric that needs another order, other labels or more ranks."""
     for metric in metrics:
-        _check_reads(metric, ranked)
+        check_reads(metric, ranked)
         if ranked.ties != metric._ties:
             raise ValueError(
                 "`shuffle_ties` should be the same for the metric and the ranked "
@@ -425,12 +389,12 @@ def _columns(
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
     """What lists add to totals, with programs before and after a user's code."""
-    lists, rankings = _ranked_by_steps(spec, batch, spec.keys, first_lists)
+    lists, rankings = ranked_by_steps(spec, batch, spec.keys, first_lists)
     ranked = dataclasses.replace(spec, orders=())
     return backend.enter(_columns_of, lists, spec.rankings(rankings), spec=ranked)
 
 
-def _ranked_by_steps(
+def ranked_by_steps(
     spec: UpdateSpec,
     batch: RawBatch,
     keys: Sequence[Tensor],
@@ -445,23 +409,6 @@ def _ranked_by_steps(
         for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
     ]
     return lists, rankings
-
-
-def _values_of_batch(
-    batch: RawBatch, keys: Sequence[Tensor], *, spec: UpdateSpec
-) -> Tensor:
-    """The values of a single metric for lists."""
-    lists = standardize(batch, kind=spec.kind)
-    (ranking,) = _in_orders(spec, lists, keys, [0])
-    return _values_of_ranked(lists, ranking, spec=spec)
-
-
-def _values_of_ranked(lists: Lists, ranking: Ranking, *, spec: UpdateSpec) -> Tensor:
-    """The values of a single metric for ranked lists."""
-    (metric,) = spec.metrics
-    judged = JudgedLists(lists, metric._relevance_for(lists))
-    values = _values(metric, judged, ranking.cut(metric.k))
-    return judged.fill_empty(values, metric.empty_value)
 
 
 def _with_ranked(
@@ -542,7 +489,7 @@ def _computed(
         alike = (judged for judged in shared if judged.is_by(relevance))
         judged = next(alike, None) or JudgedLists(lists, relevance)
         shared.append(judged)
-        values = _values(metric, judged, ranking)
+        values = checked_values(metric, judged, ranking)
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
@@ -550,11 +497,12 @@ def _computed(
     return computed
 
 
-def _values(metric: ListMetric, judged: JudgedLists, ranking: Ranking) -> Tensor:
+def checked_values(metric: ListMetric, judged: JudgedLists, ranking: Ranking) -> Tensor:
     """The values of a metric, checked and in the dtype of the lists."""
     values = metric.compute(judged, ranking)
-    if values is not None and getattr(values, "dtype", None) != judged.labels.dtype:
-        values = ops.cast(values, judged.dtype)
+    dtype = getattr(values, "dtype", None)
+    if dtype is None or keras.backend.standardize_dtype(dtype) != judged.dtype:
+        values = values if values is None else ops.cast(values, judged.dtype)
     expected = functools.partial(_expected, metric, judged)
     check_returned(values, judged.has_items, expected)
     return values

@@ -105,6 +105,8 @@ def merge_state(
     states = [_values(metric, other) for other in others]
     places = _places(metric)
     variables = {id(variable): variable for variable, _ in places.values()}.values()
+    if isinstance(metric, ScoreMetric):
+        metric._was_given = False
     for values in states:
         added = {id(x): np.zeros_like(ops.convert_to_numpy(x)) for x in variables}
         for (variable, index), value in zip(places.values(), values, strict=True):

@@ -168,8 +168,7 @@ def test_group_ids_of_any_type(ids):
 
 
 def test_pad_lists_takes_one_column_at_a_time():
-    message = r"`pad_lists\(values, group_sizes=\.\.\., .*Received: \[0.3, 0.2\] by pos"
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
         utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])
 
 
