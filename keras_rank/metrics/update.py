@@ -81,7 +81,6 @@ class ListMetric(OrderedMetric, Protocol):
 
 T = TypeVar("T")
 M = TypeVar("M", bound=OrderedMetric)
-L = TypeVar("L", bound=ListMetric)
 K = TypeVar("K", bound=Hashable)
 
 

@@ -141,7 +141,7 @@ def test_exposure(sparse_labels, lists):
     y_true = np.arange(BATCH) % LIST_SIZE if sparse_labels else labels
     for kind in (metrics.Coverage, metrics.Gini, metrics.Personalization):
         found = kind(2, items=LIST_SIZE, seed=1, sparse_labels=sparse_labels)
-        right = kind(2, LIST_SIZE, seed=1)(expected, scores)
+        right = kind(2, items=LIST_SIZE, seed=1)(expected, scores)
         assert float(found(y_true, masked(scores, of_layers))) == float(right)
 
 

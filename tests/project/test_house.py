@@ -14,7 +14,7 @@ PACKAGE = pathlib.Path(keras_rank.__file__).parent
 MODULES = {str(x.relative_to(PACKAGE)): x for x in sorted(PACKAGE.rglob("*.py"))}
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 NO_CODE |= {tokenize.INDENT, tokenize.DEDENT}
-MOST = {ast.Module: 350, ast.ClassDef: 120, ast.FunctionDef: 50}
+MOST = {ast.ClassDef: 120, ast.FunctionDef: 50}
 
 # What computes on lists asks for no device, and looks at no value.
 ROOMS = ("functional.py", "formulas/", "lists/", "metrics/", "ranking/")
@@ -33,7 +33,7 @@ BRANCHES = {"formulas/subtopics.py", "metrics/graded.py"}
 
 def docstrings_of(tree):
     for node in ast.walk(tree):
-        if isinstance(node, tuple(MOST)) and ast.get_docstring(node):
+        if isinstance(node, (ast.Module, *MOST)) and ast.get_docstring(node):
             yield node.body[0]
 
 
@@ -52,10 +52,9 @@ def lines_of_code(source):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_files_classes_and_functions_are_short(name):
+def test_classes_and_functions_are_short(name):
     source = MODULES[name].read_text()
     lines = lines_of_code(source)
-    assert len(lines) <= MOST[ast.Module]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             its = lines & {*range(node.lineno, node.end_lineno + 1)}

@@ -210,7 +210,7 @@ WRONG_ROWS = [
     (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
     (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
     ([{"a": 1}], [{"a": 1}], "`query` should name a column. Received: query='query_"),
-    ([Unknown("Q0", "D0", 1)], RUN, 'Did you mean query="topic"?'),
+    ([Unknown("Q0", "D0", 1)], RUN, "Known names are ['topic', 'passage', 'grade']"),
     ([[1, 2, 3], (3, 4)], [[5], [3]], "should be rows, which are tuples"),
     ([[1], [2]], [[1], {2: 1}], "should be rows, which are tuples"),
     ([*np.array([("q", "d")], "U1,U1")], [["d"]], "should be rows, which are tuples"),

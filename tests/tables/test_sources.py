@@ -138,7 +138,7 @@ def test_columns_named_as_in_other_tools(tmp_path, suffix):
     rows = {"user_id": [1, 2, 3], "label": label, "score": score}
     for more, keep in (({"session": query}, ()), ({"visit": query}, "user_id")):
         (file,) = written(tmp_path, {**rows, **more})
-        with raises("`query` should name a column. Received: query='query_id', and"):
+        with raises("`query` should name a column. Received: query='query_id', whi"):
             evaluate(file, ["mrr"], keep=keep)
     assert list(mrr_of(file)) == [1, 2, 3]
 
