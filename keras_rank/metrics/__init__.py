@@ -1,6 +1,6 @@
 """Ranking metrics for `model.compile` and standalone use."""
 
-from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.base import ExposureMetric, RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
     F1AtK,
@@ -45,6 +45,7 @@ __all__ = [
     "Coverage",
     "ExpectedReciprocalRank",
     "ExpectedReciprocalRankIA",
+    "ExposureMetric",
     "F1AtK",
     "FBetaAtK",
     "FallOut",

@@ -499,6 +499,10 @@ class ExposureMetric(ScoreMetric):
     is sums, such as how often each item is shown, so that the result does not depend on
     batches or devices.
 
+    To add a metric, write its equation in the static method `compute`, as in the
+    example below. It returns the result from `counts`, an int32 tensor of shape
+    `(items,)`: how many lists have each item in their top k. Use only `keras.ops`.
+
     Args:
         k: positive int. The number of ranks that are shown.
         items: positive int. The number of items of the catalogue. Defaults to `None`:
@@ -510,6 +514,20 @@ class ExposureMetric(ScoreMetric):
         sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
             items, rather than a label for each item. Defaults to `False`.
         name: str. Defaults to the name of the metric and its cutoff: `coverage_at_10`.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> class LargestCount(keras_rank.metrics.ExposureMetric):
+    ...     @staticmethod
+    ...     def compute(counts):
+    ...         return keras.ops.max(counts)
+    >>> metric = LargestCount(k=1, items=4)
+    >>> metric.update_state([[0], [2], [0]])  # the shown ids
+    >>> int(metric.result())
+    2
     """
 
     k: int

@@ -38,7 +38,7 @@ class IntraListDiversity(ExposureMetric):
             an embedding, or 1 for each of its genres and 0 for the others. A saved
             metric holds them all.
         name: str. Defaults to `intra_list_diversity_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
 
     Raises:
@@ -159,7 +159,7 @@ class Personalization(ExposureMetric):
     Args:
         k: positive int. The number of ranks that are shown.
         name: str. Defaults to `personalization_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: items,
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: items,
             shuffle_ties, seed, sparse_labels.
 
     Raises:

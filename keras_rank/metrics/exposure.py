@@ -20,7 +20,7 @@ class Coverage(ExposureMetric):
     Args:
         k: positive int. The number of ranks that are shown.
         name: str. Defaults to `coverage_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: items,
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: items,
             shuffle_ties, seed, sparse_labels.
 
     Raises:
@@ -63,7 +63,7 @@ class Gini(ExposureMetric):
     Args:
         k: positive int. The number of ranks that are shown.
         name: str. Defaults to `gini_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: items,
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: items,
             shuffle_ties, seed, sparse_labels.
 
     Raises:

@@ -65,7 +65,7 @@ class AveragePopularity(_MeanOverShown):
         popularity: numbers of 0 or more, of shape `(items,)`: how popular each item is,
             such as the number of its buyers.
         name: str. Defaults to `average_popularity_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
 
     Raises:
@@ -104,7 +104,7 @@ class Novelty(_MeanOverShown):
             who know the item, or its share of all interactions. For an item that nobody
             knows, use the share of a single user.
         name: str. Defaults to `novelty_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
 
     Raises:

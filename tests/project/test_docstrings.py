@@ -10,8 +10,7 @@ import pytest
 from registry import CASES, OF_EXPOSURE, with_cutoff
 
 import keras_rank
-from keras_rank.metrics import RankingMetric, RankingMetrics
-from keras_rank.metrics.exposure import ExposureMetric
+from keras_rank.metrics import ExposureMetric, RankingMetric, RankingMetrics
 
 pytest.importorskip("griffe", reason="the site's tools are not installed")
 
@@ -31,7 +30,7 @@ BASES = {
     "keras_rank.catalogue.rank": keras_rank.catalogue.rank,
     "keras_rank.functional": keras_rank.functional,
     "keras_rank.metrics.RankingMetric": RankingMetric,
-    "keras_rank.metrics.exposure.ExposureMetric": ExposureMetric,
+    "keras_rank.metrics.ExposureMetric": ExposureMetric,
 }
 # What a class says otherwise than its function, as it computes a mean later on.
 LATER = {
