@@ -223,12 +223,6 @@ class ScoreMetric(keras.metrics.Metric):
             f"`group.{method}()`. Received: {self.name!r}, which is {what} a group"
         )
 
-    def _prepare_update(self) -> None:
-        """Raises for a member of a group, and notes that the metric has an update."""
-        self._check_has_sums("update_state")
-        if self._was_given:
-            self._was_given = False
-
     @property
     def _direction(self) -> str:
         """What Keras's callbacks read in their automatic mode."""
@@ -420,7 +414,10 @@ class RankingMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match, or ranked lists have another
                 `shuffle_ties` or a smaller `k`. The state is then unchanged.
         """
-        self._prepare_update()
+        if self._is_member:
+            self._check_has_sums("update_state")
+        if self._was_given:
+            self._was_given = False
         given = y_true, y_pred, sample_weight
         assign(update.updates_of([self], self._sums, *given))
 
@@ -583,7 +580,10 @@ class ExposureMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match. The state is unchanged then. In
                 a graph that does not know sizes, TensorFlow raises its own error.
         """
-        self._prepare_update()
+        if self._is_member:
+            self._check_has_sums("update_state")
+        if self._was_given:
+            self._was_given = False
         given = y_true, y_pred, sample_weight
         assign(shown.updates_of([self], [self._sums], given))
 
