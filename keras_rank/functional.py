@@ -198,7 +198,8 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     ) -> Tensor:
         for name in _ONLY_OF_CLASSES:
             if name in arguments:
-                raise TypeError(f"got an unexpected keyword argument {name!r}")
+                call = f"{function.__name__}()"
+                raise TypeError(f"{call} got an unexpected keyword argument {name!r}")
         if isinstance(y_true, RankedLists):
             _check_agree(y_true, arguments)
         seed = arguments.pop("seed", None)
@@ -233,20 +234,23 @@ def _spec_of(
 ) -> UpdateSpec:
     """Returns what a function computes, which is cached for arguments of ours."""
     items = tuple(sorted(arguments.items()))
-    is_cached = backend.is_ours(items)
-    return (_cached_spec if is_cached else _new_spec)(metric_class, items)
+    if not backend.is_ours(items):
+        return _new_spec(metric_class, items)
+    # With types, as `k=True` is an error, and equal to `k=1`.
+    return _cached_spec(metric_class, items, tuple(type(value) for _, value in items))
 
 
 def _new_spec(
-    metric_class: type[metrics.RankingMetric], items: tuple[tuple[str, Any], ...]
+    metric_class: type[metrics.RankingMetric],
+    items: tuple[tuple[str, Any], ...],
+    _types: tuple[type, ...] = (),
 ) -> UpdateSpec:
     # The function has the seed.
     return UpdateSpec.of([metric_class._as_member(**dict(items), seed=0)])
 
 
-# `typed`, as `k=True` is an error, and equal to `k=1`.
 _cached_spec: Callable[..., UpdateSpec] = backend.traced_as_constant(
-    functools.lru_cache(256, typed=True)(_new_spec)
+    functools.lru_cache(256)(_new_spec)
 )
 
 
@@ -420,7 +424,7 @@ def _ranked_lists(
     return lists, rank_by_scores(lists, key, order=order)
 
 
-# Keras saves a function by its module and its name.
+# Keras saves a function by its name, and TypeErrors name what is wrapped.
 for _name in set(__all__) - {"rank"}:
-    _function = globals()[_name]
-    _function.__qualname__ = _function.__name__ = _name
+    for _function in (globals()[_name], inspect.unwrap(globals()[_name])):
+        _function.__qualname__ = _function.__name__ = _name

@@ -8,6 +8,7 @@ replicas may be added.
 
 import functools
 import math
+from typing import Any
 
 from keras import ops
 
@@ -98,6 +99,12 @@ def _renormalized(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The same, if the first number is the larger one."""
     total = a + b
     return total, b - (total - a)
+
+
+def is_zero(number: Any) -> bool:
+    """Returns whether Python can see that an integer is 0. Compiled code hides it."""
+    value = ops.convert_to_tensor(number)
+    return backend.is_at_hand(value) and int(value) == 0
 
 
 def mean(

@@ -95,8 +95,8 @@ class ScoreMetric(keras.metrics.Metric):
     # Whether the metric is a member of a group, which has the sums.
     _is_member = False
 
-    # Whether the metric was given to a group, which updates a copy of it, and was not
-    # updated itself since.
+    # Whether the metric was given to a group, which updates a copy of it, and had no
+    # update itself since.
     _was_given = False
 
     # The variables of the sums, the last of which is the number of lists seen.
@@ -192,6 +192,10 @@ class ScoreMetric(keras.metrics.Metric):
         keras.metrics.Metric.__init__(member, name=self.name, dtype=self.dtype)
         new = {"_is_member": True, "_is_new": True, "_was_given": False, "_sums": []}
         for name, value in (vars(self) | new).items():
+            if isinstance(value, keras.Variable):
+                # A variable of a user's, as it is after `reset_state`.
+                form = {"shape": value.shape, "dtype": value.dtype, "name": value.name}
+                value = member.add_variable(initializer="zeros", **form)
             if name not in vars(member):
                 setattr(member, name, value)
         return member
@@ -213,9 +217,10 @@ class ScoreMetric(keras.metrics.Metric):
         Args:
             method: the name of the method that was called.
             reads: whether the method reads sums. It then also raises for a metric that
-                was given to a group, which updates a copy of it, and not updated since.
+                was given to a group, which updates a copy of it, and has seen no lists.
         """
-        if not (self._is_member or (reads and self._was_given)):
+        is_unused = reads and self._was_given
+        if not self._is_member and not (is_unused and state.is_zero(self._sums[-1])):
             return
         what = "a member of" if self._is_member else "only given to"
         raise ValueError(

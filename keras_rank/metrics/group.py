@@ -82,8 +82,7 @@ class RankingMetrics(keras.metrics.Metric):
         standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
-        given = listed(metrics)
-        members = [_member(metric) for metric in given]
+        members = [_member(metric) for metric in listed(metrics)]
         if not isinstance(prefix, str):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
@@ -105,9 +104,6 @@ class RankingMetrics(keras.metrics.Metric):
         self._exposure_sums = {x.name: x._new_sums() for x in of_exposure}
         set_paths(self, {})
         _share_default_seed(members)
-        for metric in given:
-            if isinstance(metric, Member):
-                metric._was_given = metric._is_new
 
     def __repr__(self) -> str:
         members = ", ".join(member._as_call() for member in self.members)
@@ -277,6 +273,7 @@ def _member(metric: Any, as_written: bool = False) -> Member:
     if isinstance(metric, dict):
         member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
+        member._was_given = True
         return member._without_state()
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "

@@ -35,6 +35,13 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     >>> list(state)
     ['ndcg_at_10/totals', 'ndcg_at_10/remainders', 'ndcg_at_10/lists_seen']
     """
+    if isinstance(metric, ScoreMetric):
+        metric._check_has_sums("export_state", reads=True)
+    return _exported(metric)
+
+
+def _exported(metric: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the state of a metric, also that of one which was given to a group."""
     return {
         name: np.array(ops.convert_to_numpy(variable)[index])
         for name, (variable, index) in _places(metric).items()
@@ -48,7 +55,7 @@ def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
     """
     if not isinstance(metric, RankingMetrics):
         if isinstance(metric, ScoreMetric):
-            metric._check_has_sums("export_state")
+            metric._check_has_sums("merge_state")
         return {f"{metric.name}/{x.name}": (x, ...) for x in metric.variables}
     return {
         f"{metric.prefix}{member.name}/{variable.name}": (variable, index)
@@ -126,7 +133,7 @@ def _sum_of(variable: keras.Variable, value: np.ndarray[Any, Any]) -> Tensor:
 def _values(metric: Any, other: Any) -> list[Any]:
     """Returns the values to add to the variables of a metric, in their order."""
     if isinstance(other, Mapping):
-        expected = {name: value.shape for name, value in export_state(metric).items()}
+        expected = {name: value.shape for name, value in _exported(metric).items()}
         received = {name: np.shape(value) for name, value in other.items()}
         if received != expected:
             is_old = any(

@@ -70,6 +70,25 @@ def test_functions_do_not_take_what_only_classes_have(function, name):
         function(**needed(function), **{name: "own"})
 
 
+@pytest.mark.parametrize(
+    ("valid", "wrong"),
+    [
+        ({"k": 1}, {"k": True}),
+        ({"k": 1}, {"k": 1.0}),
+        ({"shuffle_ties": True}, {"shuffle_ties": 1}),
+        ({"sparse_labels": False}, {"sparse_labels": 0}),
+        ({"empty_value": 0.0}, {"empty_value": False}),
+        ({"relevance_threshold": 1}, {"relevance_threshold": True}),
+    ],
+)
+def test_functions_check_arguments_that_equal_valid_ones(valid, wrong):
+    """What a function computes is cached by its arguments, and 1 equals True."""
+    functional.precision([[1, 0]], [[0.2, 0.1]], **valid)
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"`{name}` should be"):
+        functional.precision([[1, 0]], [[0.2, 0.1]], **wrong)
+
+
 @pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *OF_EXPOSURE])
 def test_arguments_after_k_are_keyword_only(make):
     parameters = inspect.signature(make).parameters.values()

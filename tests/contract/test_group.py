@@ -18,6 +18,7 @@ from keras_rank.metrics import (
     NDCG,
     FBetaAtK,
     MeanReciprocalRank,
+    RankingMetric,
     RankingMetrics,
     base,
     variables,
@@ -213,12 +214,57 @@ def test_a_metric_that_was_only_given_to_a_group_has_no_result():
         assert float(metric.result()) == 0.0
 
 
-def test_states_merge_into_a_metric_that_was_given_to_a_group():
-    given, other = MeanReciprocalRank(), MeanReciprocalRank()
-    RankingMetrics([given])
-    other.update_state([[0, 1]], [[0.2, 0.1]])
+@pytest.mark.parametrize("is_given_first", [True, False])
+def test_a_metric_with_sums_that_was_given_to_a_group_has_a_result(is_given_first):
+    """Sums may be merged or assigned, and the metric reset before it is given."""
+    given, assigned, reset, other = (MeanReciprocalRank() for _ in range(4))
+    for metric in (reset, other):
+        metric.update_state([[0, 1]], [[0.2, 0.1]])
+    reset.reset_state()
+    if is_given_first:
+        groups = [RankingMetrics([metric]) for metric in (given, assigned, reset)]
     utils.merge_state(given, [other])
-    assert float(given.result()) == 0.5
+    for variable, value in zip(assigned.variables, other.variables, strict=True):
+        variable.assign(value.value)
+    if not is_given_first:
+        groups = [RankingMetrics([metric]) for metric in (given, assigned, reset)]
+    assert float(given.result()) == float(assigned.result()) == 0.5
+    assert all(float(group.result()["mrr"]) == 0.0 for group in groups)
+    for call in (reset.result, reset.standard_error, lambda: utils.export_state(reset)):
+        with pytest.raises(ValueError, match="'mrr', which is only given to a group"):
+            call()
+
+
+def test_a_metric_that_was_only_evaluated_has_no_result():
+    """Tables and catalogues compute copies."""
+    for call in (
+        lambda metric: catalogue.evaluate([0], np.eye(1, 2), np.eye(2), [metric]),
+        lambda metric: evaluate_run({"q": {"d": 1}}, {"q": {"d": 0.5}}, [metric]),
+    ):
+        metric = MeanReciprocalRank()
+        call(metric)
+        with pytest.raises(ValueError, match="is only given to a group"):
+            metric.result()
+
+
+def test_copies_of_a_metric_have_variables_of_their_own():
+    class Counted(RankingMetric):
+        def __init__(self, k=None, **arguments):
+            super().__init__(k, **arguments)
+            self.calls = self.add_variable((), "zeros", name="calls")
+
+        def compute(self, lists, ranking):
+            self.calls.assign_add(1.0)
+            return ranking.take(lists.relevance)[:, 0]
+
+    metric = Counted(k=1)
+    metric.update_state([[1, 0]], [[0.2, 0.1]])
+    groups = [RankingMetrics([metric, "mrr"]) for _ in range(2)]
+    groups[0].update_state([[1, 0]], [[0.2, 0.1]])
+    groups[1].reset_state()
+    calls = [float(x.calls.value) for x in (metric, *(g.members[0] for g in groups))]
+    assert calls == [1.0, 1.0, 0.0]
+    assert len(groups[0].variables) == 4
 
 
 def test_a_member_of_another_group_is_copied():
