@@ -153,7 +153,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
         _check_told_apart_as_ranked(given)
     scores = _lists(given)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids, labels, mask, of_labels = read_ids("y_true", y_true, items, scores.shape)
+    ids, labels, mask, of_labels = read_ids("y_true", y_true, items, shape_of(scores))
     expected = None
     if len(scores.shape) != 2 or len(ids.shape) != 2:
         expected = "With `sparse_labels=True`, `y_true` should have the shape (batch,) "
