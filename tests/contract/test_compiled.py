@@ -55,7 +55,8 @@ def alone(**arguments):
 def grouped():
     _, metric = alone()
     others = [MeanReciprocalRank(seed=1), NDCG(k=2, shuffle_ties="average")]
-    return RankingMetrics([metric, *others]), metric
+    group = RankingMetrics([metric, *others])
+    return group, group.members[0]
 
 
 def sparse():
