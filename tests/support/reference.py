@@ -14,6 +14,7 @@ PASS = {
     "f-beta of 0.3, of the retrieved",
     "f1",
     "fall-out",
+    "hit rate",
     "kendall's tau",
     "precision",
     "precision of k",
@@ -22,6 +23,7 @@ PASS = {
     "recall",
     "recall, clipped",
     "spearman's correlation",
+    "subtopic recall",
 }
 
 # NumPy warns of sums of infinities of both signs, and of 0 / 0 where no list counts,
