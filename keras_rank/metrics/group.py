@@ -82,7 +82,8 @@ class RankingMetrics(keras.metrics.Metric):
         standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
-        members = [_member(metric) for metric in listed(metrics)]
+        given = listed(metrics)
+        members = [_member(metric) for metric in given]
         if not isinstance(prefix, str):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
@@ -104,6 +105,9 @@ class RankingMetrics(keras.metrics.Metric):
         self._exposure_sums = {x.name: x._new_sums() for x in of_exposure}
         set_paths(self, {})
         _share_default_seed(members)
+        for metric in given:
+            if isinstance(metric, Member):
+                metric._was_given = True
 
     def __repr__(self) -> str:
         members = ", ".join(member._as_call() for member in self.members)
@@ -273,7 +277,6 @@ def _member(metric: Any, as_written: bool = False) -> Member:
     if isinstance(metric, dict):
         member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
-        member._was_given = True
         return member._without_state()
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "

@@ -235,18 +235,6 @@ def test_a_metric_with_sums_that_was_given_to_a_group_has_a_result(is_given_firs
             call()
 
 
-def test_a_metric_that_was_only_evaluated_has_no_result():
-    """Tables and catalogues compute copies."""
-    for call in (
-        lambda metric: catalogue.evaluate([0], np.eye(1, 2), np.eye(2), [metric]),
-        lambda metric: evaluate_run({"q": {"d": 1}}, {"q": {"d": 0.5}}, [metric]),
-    ):
-        metric = MeanReciprocalRank()
-        call(metric)
-        with pytest.raises(ValueError, match="is only given to a group"):
-            metric.result()
-
-
 def test_copies_of_a_metric_have_variables_of_their_own():
     class Counted(RankingMetric):
         def __init__(self, k=None, **arguments):
