@@ -20,7 +20,7 @@ from keras_rank.lists.ids import (
     check_not_one_hot,
     look_at_ids,
 )
-from keras_rank.lists.tensors import as_tensor, sizes_agree
+from keras_rank.lists.tensors import as_tensor, shape_of, sizes_agree
 
 _SHAPES = (
     "With `sparse_labels=True` and scores at every position, `y_pred` should have the "
@@ -64,7 +64,7 @@ def lists_of_positions(
     if not is_dict(y_true) and labels is None:
         _check_no_pairs(ids, len(scores.shape))
     require_same_lengths(scores, ids, labels, mask, weights)
-    check_not_one_hot(y_true, ids, labels, scores.shape)
+    check_not_one_hot(y_true, ids, labels, shape_of(scores))
     ids = as_ids(ids, items)
     given = (ids, scores, mask, weights, labels)
     parts = [None if x is None else x.tensor() for x in given]

@@ -228,9 +228,14 @@ class ScoreMetric(keras.metrics.Metric):
             f"`group.{method}()`. Received: {self.name!r}, which is {what} a group"
         )
 
+    def _start_updates(self) -> None:
+        """Raises for a member of a group, and notes that the metric has updates."""
+        self._check_has_sums("update_state")
+        self._was_given = False
+
     @property
     def _direction(self) -> str:
-        """What Keras's callbacks read in their automatic mode."""
+        """The direction that Keras's callbacks read in their automatic mode."""
         return "up" if self.higher_is_better else "down"
 
     @_direction.setter
@@ -419,10 +424,8 @@ class RankingMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match, or ranked lists have another
                 `shuffle_ties` or a smaller `k`. The state is then unchanged.
         """
-        if self._is_member:
-            self._check_has_sums("update_state")
-        if self._was_given:
-            self._was_given = False
+        if self._is_member or self._was_given:
+            self._start_updates()
         given = y_true, y_pred, sample_weight
         assign(update.updates_of([self], self._sums, *given))
 
@@ -585,10 +588,8 @@ class ExposureMetric(ScoreMetric):
             ValueError: if shapes or dtypes don't match. The state is unchanged then. In
                 a graph that does not know sizes, TensorFlow raises its own error.
         """
-        if self._is_member:
-            self._check_has_sums("update_state")
-        if self._was_given:
-            self._was_given = False
+        if self._is_member or self._was_given:
+            self._start_updates()
         given = y_true, y_pred, sample_weight
         assign(shown.updates_of([self], [self._sums], given))
 

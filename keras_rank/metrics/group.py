@@ -185,8 +185,8 @@ class RankingMetrics(keras.metrics.Metric):
             if isinstance(member, IntraListDiversity):
                 error = member._error_of(of_exposure[member.name])
                 errors[self.prefix + member.name] = error
-        names = [self.prefix + member.name for member in self.members]
-        return {name: errors[name] for name in names if name in errors}
+        members = filter(_has_error, self.members)
+        return {name: errors[name] for name in (self.prefix + x.name for x in members)}
 
     def _result_names(self) -> list[str]:
         """The names of the results in order, those of standard errors among them."""
@@ -209,7 +209,7 @@ class RankingMetrics(keras.metrics.Metric):
 
     @property
     def _members_with_paths(self) -> list[tuple[ExposureMetric, str]]:
-        """The metrics of exposure, which have paths of their own, and their names."""
+        """The metrics of exposure and their names: these have paths of their own."""
         return [(x, self.prefix + x.name) for x in by_kind(self.members)[1]]
 
     def _sums_of(self, member: Member) -> list[tuple[SumVariable, Any]]:
@@ -307,7 +307,7 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
 
 def _has_error(metric: Member) -> bool:
     """Returns whether a metric has a standard error."""
-    return hasattr(metric, "standard_error")
+    return isinstance(metric, RankingMetric | IntraListDiversity)
 
 
 def _share_default_seed(members: Sequence[Member]) -> None:

@@ -55,7 +55,7 @@ class Shown:
 
 
 class CatalogMetric(OrderedMetric, Protocol):
-    """What an update reads of an `ExposureMetric`, which documents it."""
+    """Attributes of an `ExposureMetric` that an update reads."""
 
     k: int
     items: int | None

@@ -46,7 +46,7 @@ SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
 
 
 class OrderedMetric(Protocol):
-    """What all metrics have: a cutoff, and an order of tied items."""
+    """Attributes of all metrics, such as the cutoff and the order of tied items."""
 
     k: int | None
     _compute_dtype: str
@@ -55,7 +55,7 @@ class OrderedMetric(Protocol):
 
 
 class ListMetric(OrderedMetric, Protocol):
-    """What an update reads of a `RankingMetric`, which documents it."""
+    """Attributes of a `RankingMetric` that an update reads."""
 
     sparse_labels: bool
     takes_sparse_labels: bool
@@ -387,7 +387,7 @@ def _columns(
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
-    """What lists add to totals, with programs before and after a user's code."""
+    """Returns what lists add to totals, with a user's code between two programs."""
     lists, rankings = ranked_by_steps(spec, batch, spec.keys, first_lists)
     ranked = dataclasses.replace(spec, orders=())
     return backend.enter(_columns_of, lists, spec.rankings(rankings), spec=ranked)
@@ -399,7 +399,7 @@ def ranked_by_steps(
     keys: Sequence[Tensor],
     first_lists: Sequence[Tensor | int],
 ) -> tuple[Lists, list[Ranking]]:
-    """Lists and their orders, each by a program of its own."""
+    """Returns lists and their orders, each computed by a program of its own."""
     lists = backend.enter(standardize, batch, kind=spec.kind)
     rankings = [
         rank_by_scores(lists, key, first_list, order=order)
