@@ -187,15 +187,17 @@ class ScoreMetric(keras.metrics.Metric):
         return member
 
     def _without_state(self) -> Self:
-        """Returns a copy without state, as a member of a group."""
+        """Returns a copy without sums, as a member of a group."""
         member = object.__new__(type(self))
         keras.metrics.Metric.__init__(member, name=self.name, dtype=self.dtype)
         new = {"_is_member": True, "_is_new": True, "_was_given": False, "_sums": []}
         for name, value in (vars(self) | new).items():
             if isinstance(value, keras.Variable):
-                # A variable of a user's, as it is after `reset_state`.
+                # A variable of a subclass. It may be a constant, so its value is kept.
                 form = {"shape": value.shape, "dtype": value.dtype, "name": value.name}
-                value = member.add_variable(initializer="zeros", **form)
+                variable = member.add_variable(initializer="zeros", **form)
+                variable.assign(value)
+                value = variable
             if name not in vars(member):
                 setattr(member, name, value)
         return member

@@ -251,7 +251,7 @@ def test_copies_of_a_metric_have_variables_of_their_own():
     groups[0].update_state([[1, 0]], [[0.2, 0.1]])
     groups[1].reset_state()
     calls = [float(x.calls.value) for x in (metric, *(g.members[0] for g in groups))]
-    assert calls == [1.0, 1.0, 0.0]
+    assert calls == [1.0, 2.0, 0.0]
     assert len(groups[0].variables) == 4
 
 
