@@ -534,6 +534,7 @@ try:
     keras_rank_command.main()
 finally:
     heavy = {"keras", "keras_rank", "numpy", "duckdb", "pyarrow", "scipy"}
+    heavy |= {"jinja2", "tabulate"}
     print(sorted(heavy & set(sys.modules)))
 """
 
@@ -623,7 +624,7 @@ def test_options_accept_what_the_functions_accept():
     assert found == {**expected, "duplicates": both}
 
 
-@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy"])
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy", "tabulate"])
 @pytest.mark.parametrize("line", ["evaluate run", "compare qrels run", "report run"])
 def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
     for name in [*sys.modules]:
