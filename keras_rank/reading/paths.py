@@ -8,7 +8,11 @@ import glob
 import os
 import pathlib
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# The names of standard input.
+_STREAMS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def matching_files(argument: str, path: str) -> list[str]:
@@ -63,3 +67,29 @@ def check_output(
             f"that exists. Received: {str(path)!r}"
         )
     return file
+
+
+def check_command(options: Mapping[str, Any]) -> None:
+    """Raises `ValueError` if the command cannot read an input or write an output."""
+    if not options["files"]:
+        raise ValueError(
+            "There should be files to read, before the options or after `--`, as in "
+            "`-m map -- qrels run`. Received: none"
+        )
+    inputs = [("files", file) for file in options["files"]]
+    inputs += [(f"--{x}", options.get(x)) for x in ("qrels", "baseline")]
+    inputs = [(argument, file) for argument, file in inputs if file is not None]
+    streams = [file for _, file in inputs if file in _STREAMS]
+    if len(streams) > 1:
+        raise ValueError(
+            "Standard input should be given once, as it can be read only once. "
+            f"Received: {' and '.join(streams)}"
+        )
+    for argument, file in inputs:
+        if file != "-":
+            matching_files(argument, file)
+    if options.get("per_list") is not None:
+        # `compare` recognizes a file of values per query by its suffix.
+        check_output("--per-list", options["per_list"], (".parquet",))
+    if options["command"] == "report" and options["output"] is not None:
+        check_output("--output", options["output"], (".html", ".htm"))

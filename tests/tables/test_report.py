@@ -11,6 +11,7 @@ import pytest
 from tables import raises, rows_of
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
+from keras_rank.evaluation.report.page import _template
 from keras_rank.metrics import MeanReciprocalRank
 
 # Ids that are markup, placeholders, equations, text from right to left, or long.
@@ -83,6 +84,9 @@ class Parsed(html.parser.HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+        if tag == "td":
+            # Cells of a column are padded to one width.
+            self.texts[tag][-1] = self.texts[tag][-1].strip()
 
     def handle_data(self, data):
         for tag in set(self.open):
@@ -177,6 +181,18 @@ def test_what_is_odd_is_text(odd_page, models):
     assert not [name for name, _ in page.attributes if name.startswith("on")]
 
 
+def test_all_texts_of_a_page_are_escaped(tmp_path):
+    """By Jinja2, where no part of the page has to think of it."""
+    metric, rows = MeanReciprocalRank(name="<i>mrr</i>"), odd_rows(1.0)
+    base, new = (evaluate(rows, [metric], query="query_id") for _ in range(2))
+    names = ["<b>new</b>", "a & b"]
+    page = written(new, tmp_path, baseline=base, names=names, title="<u>title</u>")
+    assert not {"i", "b", "u", "script"} & page.tags.keys()
+    assert "Model: <b>new</b>. Baseline: a & b." in page.text
+    for words in ("<i>mrr</i> is", "The largest losses of <i>mrr</i>", "<u>title</u>"):
+        assert words in page.text
+
+
 def test_a_page_needs_nothing_else(odd_page):
     page, text = Parsed(odd_page), odd_page.read_text("utf-8")
     names = ("src", "href", "xlink:href", "action", "data", "srcset")
@@ -255,6 +271,11 @@ def test_errors_come_before_the_page(models, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=message):
         # Before anything is computed.
         new.report(path, by="user")
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    _template.cache_clear()
+    with pytest.raises(ImportError, match="`report` needs Jinja2, which the extra"):
+        new.report(path)
     assert not path.exists()
 
 

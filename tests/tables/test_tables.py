@@ -1,5 +1,6 @@
 """How results are shown: in the terminal, in notebooks, as files and as pictures."""
 
+import csv
 import datetime
 import html
 import io
@@ -13,6 +14,7 @@ from tables import raises, rows_of
 
 from keras_rank.evaluation import Table, compare, evaluate
 from keras_rank.evaluation.report.plots import draw_intervals
+from keras_rank.evaluation.report.table import Marks
 
 NAN = float("nan")
 TABLE = Table(
@@ -44,9 +46,10 @@ def test_pandas_that_is_missing_is_named(monkeypatch):
 
 def test_in_a_notebook():
     page = TABLE._repr_html_()
-    left, right = 'style="text-align: left"', 'style="text-align: right"'
-    assert f"<th {left}>market</th><th {right}>value</th>" in page
-    assert f"<td {left}>&lt;de&gt;</td><td {right}>0.1235</td>" in page
+    right = 'style="text-align: right;"'
+    page = re.sub(" *(<[^/]|</t)", r"\1", re.sub("> *", ">", page))
+    assert f"<th>market</th><th {right}>value</th>" in page
+    assert f"<td>&lt;de&gt;</td><td {right}>0.1235</td>" in page
     assert page.endswith("</table><p>A note.</p>")
     evaluation = evaluate(rows_of(lists=5), ["mrr"])
     for note in [*evaluation.summary().notes, *evaluation.warnings]:
@@ -63,7 +66,7 @@ def test_what_is_significant_is_marked():
     assert first.endswith("*     60")
     assert len(head) == len(first) == len(second)
     assert meaning == "* corrected_p is below 0.05."
-    bold = comparison.to_html().count('<tr style="font-weight: bold">')
+    bold = comparison.to_html().count("<b>") / len(comparison.columns)
     assert bold == sum(p < 0.05 for p in comparison["corrected_p"])
     assert r"\*" in comparison.to_markdown().splitlines()[2]
     assert r"\* corrected_p is below 0.05." in comparison.to_markdown().splitlines()
@@ -93,10 +96,10 @@ def test_scores_and_labels_have_their_digits():
 
 def test_as_text_that_is_read_again():
     assert TABLE.to_markdown().splitlines() == [
-        "| market | value | p | lists |",
-        "| --- | --: | --: | --: |",
-        "| &lt;de&gt; | 0.1235 | &lt;0.0001 | 12345 |",
-        "|  |  | 0.5000 | 0 |",
+        "| market     |   value |          p |   lists |",
+        "|:-----------|--------:|-----------:|--------:|",
+        "| &lt;de&gt; |  0.1235 | &lt;0.0001 |   12345 |",
+        "|            |         |     0.5000 |       0 |",
         "",
         "A note.",
     ]
@@ -111,13 +114,14 @@ def test_as_text_that_is_read_again():
 
 def test_no_value_ends_a_cell_or_a_row():
     table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
-    assert table.to_markdown().splitlines()[2:] == [r"| a\|b | 1 |", "| c d e | 2 |"]
+    rows = table.to_markdown().splitlines()[2:]
+    assert rows == [r"| a\|b     |       1 |", "| c d e    |       2 |"]
     script = Table({"a_b": ["<script>", "`*_x_*"]}, notes=["1 < 2"])
     assert script.to_markdown().splitlines() == [
-        "| a_b |",
-        "| --- |",
+        "| a_b            |",
+        "|:---------------|",
         "| &lt;script&gt; |",
-        r"| \`\*\_x\_\* |",
+        r"| \`\*\_x\_\*    |",
         "",
         "1 &lt; 2",
     ]
@@ -151,8 +155,49 @@ def test_markdown_shows_text_as_it_is(text):
     assert html.unescape(re.search("<p>(.*)</p>", page)[1]) == text
     allowed = {"table", "thead", "tbody", "tr", "th", "td", "p"}
     assert set(re.findall(r"</?(\w+)", page)) <= allowed
-    found = re.findall("<t[hd] [^>]*>(.*?)</t[hd]>", table.to_html())
-    assert html.unescape(found[0]) == html.unescape(found[2]) == text
+    found = re.findall("<t[hd][^>]*>(.*?)</t[hd]>", table.to_html())
+    assert html.unescape(found[0]).strip() == html.unescape(found[2]).strip() == text
+
+
+def test_latex_shows_text_as_it_is():
+    text = "a_b & 5% #1 $x$ {y} ~ ^ \\"
+    columns = {text: ["[a]", "b\nc"], "value": [1.0, NAN], "p": [0.5, 0.00001]}
+    found = Table(columns, notes=["50% <b>"], marks=Marks("p", [False, True], "low_p"))
+    escaped = r"a\_b \& 5\% \#1 \$x\$ \{y\} \textasciitilde{} \^{} \textbackslash{}"
+    lines = [" ".join(line.split()) for line in found.to_latex().splitlines()]
+    assert lines == [
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        rf"{escaped} & value & p \\",
+        r"\midrule",
+        # LaTeX would read it as an argument of the row above.
+        r"{[}a] & 1.0000 & 0.5000 \\",
+        r"b c & & \ensuremath{<}0.0001* \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        "",
+        r"* low\_p",
+        "",
+        r"50\% \ensuremath{<}b\ensuremath{>}",
+    ]
+    assert r"\begin{tabular}{r}" in Table({"metric": []}).to_latex()
+
+
+FORMATS = ["__str__", "to_html", "to_markdown", "to_latex", "to_tsv"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_ids_keep_their_digits(name):
+    """They are text, though they look like numbers."""
+    ids = ["007", "1e5", "1,000", "0x10", "nan", "True", "-0", "1.10"]
+    shown = getattr(Table({"query_id": ids}), name)()
+    assert [x for x in re.findall(r"[\w.,-]+", shown) if x in ids] == ids
+
+
+def test_tsv_is_read_by_csv():
+    rows = [["name", "value"], ['5" "disk"', "0.1"], ["a b", ""]]
+    text = Table({"name": ['5" "disk"', "a\tb"], "value": [0.1, None]}).to_tsv()
+    assert list(csv.reader(io.StringIO(text), "excel-tab")) == rows
 
 
 def test_as_a_frame():

@@ -1,6 +1,7 @@
 """Gates: bounds of metrics, beyond which the command exits with 1."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,19 @@ class Gate(NamedTuple):
     side: str
     metric: str
     bound: float
+
+    @classmethod
+    def of(cls, side: str, text: str) -> "Gate":
+        """Reads the text of a gate, such as `ndcg@10=0.40`."""
+        metric, _, bound = text.rpartition("=")
+        try:
+            if metric and math.isfinite(float(bound)):
+                return cls(side, metric.strip(), float(bound))
+        except ValueError:
+            pass
+        raise ValueError(
+            f"--fail-{side} should be such as ndcg@10=0.40. Received: {text!r}"
+        )
 
     def is_shut(self, value: float) -> bool:
         """Whether the gate fails for a value."""

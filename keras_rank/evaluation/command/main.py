@@ -9,13 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import (
-    gates,
-    inputs,
-    options,
-    printing,
-    trec_eval,
-)
+from keras_rank.evaluation.command import gates, inputs, printing, trec_eval
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.plots import require_matplotlib
@@ -87,12 +81,12 @@ def _evaluate(parsed: Namespace) -> _Report:
     if rows:
         metrics, rules = inputs.metrics_of(parsed), inputs.rules_of(parsed)
         known = [measured_of(metric) for metric in metrics.members]
-        bounds = [gates.Gate(*x).among(known, rules) for x in parsed.gates]
+        bounds = [gates.Gate.of(*x).among(known, rules) for x in parsed.gates]
         found = {str(x): inputs.evaluation_of(parsed, x, metrics) for x in sources}
     else:
         stored = inputs.evaluation_of(parsed, given[0])
         known = stored._values.metrics
-        bounds = [gates.Gate(*x).among(known, stored.rules) for x in parsed.gates]
+        bounds = [gates.Gate.of(*x).among(known, stored.rules) for x in parsed.gates]
         found = {given[0]: stored}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
@@ -177,10 +171,14 @@ def _how_to_compare(parsed: Namespace) -> dict[str, Any]:
 
 
 def _rows_of(parsed: Namespace, files: list[str], models: list[str]) -> list[str]:
-    """The files that hold rows. Raises for files and options that contradict."""
+    """Returns the files that hold rows. Raises `ValueError` for conflicting files."""
     inputs.require_distinct(parsed.qrels, files, models)
     rows = [file for file in files if not inputs.are_lists(file)]
-    options.require_used(parsed, rows)
+    if parsed.qrels is not None and not rows:
+        raise ValueError(
+            "Qrels should be left out with files written by --per-list, whose values "
+            f"are already computed. Received: {parsed.qrels!r}"
+        )
     return rows
 
 

@@ -2,19 +2,46 @@
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_rank.evaluation.lists.list_table import ListTable
-from keras_rank.evaluation.report import facts, health, markup, plots, worst_lists
+from keras_rank.evaluation.report import facts, health, plots, worst_lists
 from keras_rank.evaluation.report.comparison import compared
 from keras_rank.evaluation.report.how import How
-from keras_rank.evaluation.report.markup import Html, filled, section
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table, rows_where
+from keras_rank.evaluation.report.table import (
+    Table,
+    needing,
+    rows_where,
+    without_notes,
+)
 
-# How many slices are shown.
+# The maximum number of slices on a page.
 _SLICES = 40
+
+
+class Section(NamedTuple):
+    """A section of the page with estimates.
+
+    Attributes:
+        title: the heading.
+        label: what the table holds, for screen readers.
+        table: the estimates.
+        warnings: the notes that are warnings.
+        notes: the other notes.
+        plots: SVG of the plots.
+        text: a paragraph above the plots.
+    """
+
+    title: str
+    label: str
+    table: Table
+    warnings: Sequence[str]
+    notes: Sequence[str]
+    plots: Sequence[str] = ()
+    text: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,20 +62,27 @@ class Page:
     title: str
     names: Sequence[str]
 
-    def html(self) -> Html:
-        """The page."""
+    def html(self) -> str:
+        """Returns the page."""
+        template = _template()
         whole = self._estimates(self.how._replace(by=[]))
-        sections = [*self._whole(whole), *self._slices(whole), self._trust()]
-        sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
         now = datetime.datetime.now(datetime.UTC)
-        return filled(
-            "page",
+        caption = f"{self._what}, with {100 * self.how.confidence:g}% confidence "
+        has_corrected_p = self.baseline is not None and self.how.correction is not None
+        html: str = template.render(
             title=self.title,
             counts=f"{self._named()}{facts.counts_of(self.new)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
             lead=facts.result_of(self.new, plots.estimates_in(whole), self.how),
-            sections=markup.joined(sections),
+            caption=caption + "intervals." + " p is corrected." * has_corrected_p,
+            estimates=[*self._whole(whole), *self._slices(whole)],
+            checks=health.table_of_checks(self.new) if self.new.has_health else None,
+            warnings=self._warnings(),
+            worst=worst_lists.worst_of(self.new, self.baseline),
+            facts=facts.facts_of(self.new, self.how),
+            without_notes=without_notes,
         )
+        return html
 
     def _named(self) -> str:
         """What is evaluated, as far as it has names."""
@@ -67,63 +101,40 @@ class Page:
             return summarized(self.new, how)
         return compared(self.baseline, {"": self.new}, how)
 
-    def _whole(self, whole: Table) -> list[Html]:
-        """The sections of what is estimated over all lists."""
-        body = [
-            *self._plots(whole, self._scale, "all"),
-            markup.table(whole, self._what),
-            *_notes(whole),
-        ]
+    def _whole(self, whole: Table) -> list[Section]:
+        """Returns the sections of the estimates over all lists."""
+        svgs, notes = self._plots(whole, self._scale, "all"), _notes(whole)
         if self.baseline is None:
-            return [section(self._what, body)]
-        body.append(filled("note", text=facts.tests_of(self.how)))
+            return [Section(self._what, self._what, whole, *notes, svgs)]
+        notes[1].append(facts.tests_of(self.how))
         means = summarized(self.new, self.how._replace(by=[]))
-        of_means = [markup.table(means, "Means"), *_notes(means, whole)]
-        return [section("Compared with the baseline", body), section("Means", of_means)]
+        return [
+            Section("Compared with the baseline", self._what, whole, *notes, svgs),
+            Section("Means", "Means", means, *_notes(means, whole)),
+        ]
 
-    def _slices(self, whole: Table) -> list[Html]:
+    def _slices(self, whole: Table) -> list[Section]:
+        """Returns the section of the slices, if any."""
         if not self.how.by:
             return []
         every = self._estimates(self.how)
         found = _largest(every, self.how.by)
-        name = " and ".join(self.how.by)
-        body = [
-            *self._plots(found, lambda row: str(row["metric"]), "by"),
-            markup.table(found, f"By {name}"),
-            *_notes(every, whole),
-        ]
-        if len(found) < len(every):
-            text = (
-                f"These are the {_SLICES} slices with the most lists; "
-                f"{facts.counted(len(every), 'row')} are too many for a page."
-            )
-            body.insert(0, filled("paragraph", text=text))
-        return [section(f"By {name}", body)]
+        svgs = self._plots(found, lambda row: str(row["metric"]), "by")
+        text = (
+            f"These are the {_SLICES} slices with the most lists; "
+            f"{facts.counted(len(every), 'row')} are too many for a page."
+        ) * (len(found) < len(every))
+        title = f"By {' and '.join(self.how.by)}"
+        return [Section(title, title, found, *_notes(every, whole), svgs, text)]
 
-    def _trust(self) -> Html:
-        title = "Can these numbers be trusted?"
-        if not self.new.has_health:
-            text = (
-                "This is not known, as the table of lists lacks the columns of health."
-            )
-            return section(title, [filled("paragraph", text=text)])
+    def _warnings(self) -> list[str]:
+        """Returns the warnings of the checks, also those of the baseline."""
         found = health.warnings_of(self.new)
         if self.baseline is not None:
-            of_baseline = (
-                x.removeprefix("Warning: ") for x in health.warnings_of(self.baseline)
-            )
-            found = [*found, *(f"In the baseline, {x}" for x in of_baseline)]
-        nothing = filled("paragraph", text="No check found a reason for doubt.")
-        checks = markup.table(health.table_of_checks(self.new), "All checks")
-        fold = filled("fold", title="All checks", body=checks)
-        return section(title, [markup.warnings(found) if found else nothing, fold])
-
-    def _facts(self) -> Html:
-        found = facts.facts_of(self.new, self.how)
-        items = [filled("fact", name=name, text=text) for name, text in found]
-        return section(
-            "How this was computed", [filled("facts", facts=markup.joined(items))]
-        )
+            of_baseline = health.warnings_of(self.baseline)
+            texts = (x.removeprefix("Warning: ") for x in of_baseline)
+            found += [f"In the baseline, {x}" for x in texts]
+        return found
 
     @property
     def _what(self) -> str:
@@ -135,8 +146,8 @@ class Page:
 
     def _plots(
         self, table: Table, panel: Callable[[Mapping[str, Any]], str], of: str
-    ) -> list[Html]:
-        """A plot for each panel that rows belong to, as the scales of metrics differ.
+    ) -> list[str]:
+        """Returns a plot for each panel of rows, as the scales of metrics differ.
 
         Args:
             table: the estimates.
@@ -145,26 +156,35 @@ class Page:
         """
         table = plots.estimates_in(table)
         value = "value" if self.baseline is None else "difference"
-        level = 100 * self.how.confidence
-        label = f"{self._what}, with {level:g}% confidence intervals."
-        if self.baseline is not None and self.how.correction is not None:
-            label += " p is corrected."
         panels = [panel(row) for row in table]
-        found: list[Html] = []
-        for name in dict.fromkeys(panels):
-            rows = rows_where(table, [each == name for each in panels])
-            svg = Html(plots.svg_of_intervals(rows, value, f"{of}{len(found)}-"))
-            found.append(filled("figure", svg=svg, label=label))
-        return found
+        return [
+            plots.svg_of_intervals(
+                rows_where(table, [each == name for each in panels]), value, f"{of}{i}-"
+            )
+            for i, name in enumerate(dict.fromkeys(panels))
+        ]
 
 
-def _notes(table: Table, *others: Table) -> list[Html]:
-    """The notes of a table that others don't have."""
+@functools.cache
+def _template() -> Any:
+    """Returns the template of the page, which escapes values."""
+    # Only pages need Jinja2, whose import takes time.
+    with needing("report", "Jinja2, which the extra `evaluation` installs", "jinja2"):
+        import jinja2
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("keras_rank.evaluation.report"),
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    ).get_template("page.html")
+
+
+def _notes(table: Table, *others: Table) -> tuple[list[str], list[str]]:
+    """Returns the warnings and the other notes of a table that `others` lack."""
     known = {note for other in others for note in other.notes}
     new = [note for note in table.notes if note not in known]
-    found = [note for note in new if note.startswith("Warning: ")]
-    texts = [note for note in new if note not in found]
-    return [markup.warnings(found), *(filled("note", text=text) for text in texts)]
+    warnings = [note for note in new if note.startswith("Warning: ")]
+    return warnings, [note for note in new if note not in warnings]
 
 
 def _largest(table: Table, by: Sequence[str]) -> Table:

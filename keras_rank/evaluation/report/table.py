@@ -1,13 +1,17 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
 import contextlib
+import csv
 import html
+import io
 import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
+
+from tabulate import LATEX_ESCAPE_RULES, tabulate
 
 from keras_rank.arguments import suggestion
 
@@ -17,6 +21,7 @@ _OF_ANY_SIZE = ("label", "score")
 _FORMATS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
 # Of tabs and line breaks, which would end a cell or its row.
 _IN_ONE_LINE = str.maketrans("\t\n\r", "   ")
+_IN_LATEX = str.maketrans(LATEX_ESCAPE_RULES)
 
 
 class UnknownNameError(KeyError):
@@ -125,41 +130,47 @@ class Table:
         ]
 
     def __repr__(self) -> str:
-        found = self._cells(unmarked=" ")
-        cells = [[cell.translate(_IN_ONE_LINE) for cell in row] for row in found]
-        columns = zip(self._are_numbers(), zip(*cells, strict=True), strict=True)
-        specs = [
-            f"{'>' if is_number else '<'}{max(map(len, column))}"
-            for is_number, column in columns
-        ]
-        lines = ["  ".join(map(format, row, specs)).rstrip() for row in cells]
-        return "\n".join([*lines, *self._lines_below()])
+        # tabulate pads headers, but not rows.
+        cells = self._cells(_in_one_line, unmarked=" ")
+        return "\n".join([self._tabulated("plain", cells), *self._lines_below()])
 
     def to_html(self) -> str:
         """Returns the table in HTML, as notebooks show it. Marked rows are bold."""
-        (head, *body), sides = self._cells(), self._are_numbers()
+        head, *body = self._cells(html.escape)
         rows = [
-            _row("td", row, sides, is_marked)
+            [f"<b>{cell}</b>" for cell in row] if is_marked else row
             for row, is_marked in zip(body, self.marks.are_marked, strict=True)
         ]
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._lines_below())
-        top = f"<thead>{_row('th', head, sides)}</thead>"
-        return f"<table>{top}<tbody>{''.join(rows)}</tbody></table>{notes}"
+        return self._tabulated("unsafehtml", rows, head) + notes
 
     _repr_html_ = to_html
 
     def to_markdown(self) -> str:
         """Returns the table in Markdown. Cells and notes are shown as they are."""
-        head, *body = [list(map(_in_markdown, row)) for row in self._cells()]
-        marks = ["--:" if is_right else "---" for is_right in self._are_numbers()]
-        lines = [f"| {' | '.join(row)} |" for row in [head, marks, *body]]
+        head, *rows = self._cells(_in_markdown)
         notes = [f"\n{_in_markdown(note)}" for note in self._lines_below()]
-        return "\n".join([*lines, *notes])
+        return "\n".join([self._tabulated("pipe", rows, head), *notes])
+
+    def to_latex(self) -> str:
+        """Returns a `tabular` of LaTeX, for the package `booktabs`.
+
+        Cells and notes are shown as they are. The notes are paragraphs below the table.
+        """
+        head, *rows = self._cells(_in_one_line)
+        text = self._tabulated("latex_booktabs", rows or [[""] * len(head)], head)
+        # After the end of a row, LaTeX reads `[` and `*` as arguments.
+        text = re.sub(r"^(\s*)([\[*])", r"\1{\2}", text, flags=re.MULTILINE)
+        notes = [f"\n{_in_latex(note)}" for note in self._lines_below()]
+        return "\n".join([text, *notes])
 
     def to_tsv(self) -> str:
         """Returns tab-separated values with a header and all digits."""
-        rows = [self.columns, *(row.values() for row in self.rows)]
-        return "\n".join("\t".join(map(_exact, row)) for row in rows)
+        file = io.StringIO()
+        writer = csv.writer(file, "excel-tab", lineterminator="\n")
+        for row in (self.columns, *(row.values() for row in plain_rows(self))):
+            writer.writerow("" if x is None else _in_one_line(str(x)) for x in row)
+        return file.getvalue().removesuffix("\n")
 
     def to_json(self) -> str:
         """Returns the rows as JSON with all digits. Missing values are null."""
@@ -183,9 +194,21 @@ class Table:
         ends = ("*" if x else unmarked for x in self.marks.are_marked)
         return list(map("".join, zip(cells, ends, strict=True)))
 
-    def _cells(self, unmarked: str = "") -> list[list[str]]:
+    def _cells(
+        self, escape: Callable[[str], str], unmarked: str = ""
+    ) -> list[list[str]]:
+        """Returns the header and the rows, with escaped cells."""
         columns = [[name, *self.shown(name, unmarked)] for name in self.columns]
-        return [list(row) for row in zip(*columns, strict=True)]
+        return [list(map(escape, row)) for row in zip(*columns, strict=True)]
+
+    def _tabulated(
+        self, style: str, rows: list[list[str]], head: Sequence[str] = ()
+    ) -> str:
+        """Returns cells in a format of tabulate. Numbers are on the right."""
+        sides = ["right" if x else "left" for x in self._are_numbers()]
+        # Cells are text already: ids such as 007 keep their zeros.
+        kind: Any = {"disable_numparse": True, "preserve_whitespace": True}
+        return str(tabulate(rows, head, style, colalign=sides, **kind))
 
     def _lines_below(self) -> list[str]:
         has_meaning = self.marks.meaning and any(self.marks.are_marked)
@@ -238,17 +261,14 @@ def plain_rows(table: Table) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.items()} for row in table]
 
 
-def _row(
-    tag: str, cells: Sequence[str], are_right: Sequence[bool], is_bold: bool = False
-) -> str:
-    """A row in HTML, whose styles also stand where there is no style sheet."""
-    found = (
-        f'<{tag} style="text-align: {"right" if is_right else "left"}">'
-        f"{html.escape(cell)}</{tag}>"
-        for cell, is_right in zip(cells, are_right, strict=True)
-    )
-    style = ' style="font-weight: bold"' * is_bold
-    return f"<tr{style}>{''.join(found)}</tr>"
+def _in_one_line(text: str) -> str:
+    """Returns the text without tabs and line breaks, which would end its cell."""
+    return text.translate(_IN_ONE_LINE)
+
+
+def _in_latex(text: str) -> str:
+    """Returns LaTeX that is shown as the text."""
+    return _in_one_line(text).translate(_IN_LATEX)
 
 
 def _in_markdown(text: str) -> str:
@@ -272,12 +292,6 @@ def _short(name: str, value: Any) -> str:
         return "<0.0001" if is_p and value < 1e-4 else f"{value:.4f}"
     # A day, which Arrow has no date for where it comes from pandas.
     return value if isinstance(value, str) else str(value).removesuffix(" 00:00:00")
-
-
-def _exact(value: Any) -> str:
-    """A cell with all digits, without tabs and line breaks."""
-    text = "" if _plain(value) is None else str(value)
-    return text.translate(_IN_ONE_LINE)
 
 
 def _plain(value: Any) -> Any:

@@ -1,20 +1,49 @@
 """The worst lists on a page, with their items."""
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from keras_rank.evaluation.lists import columns
 from keras_rank.evaluation.lists.list_table import ListTable
-from keras_rank.evaluation.report import comparison, markup
-from keras_rank.evaluation.report.markup import Html, filled, section
+from keras_rank.evaluation.report import comparison
 from keras_rank.evaluation.report.table import Table, columns_of, rows_where
 
-# How many are shown.
+# The number of lists on a page.
 _WORST = 10
 
 
-def worst_of(new: ListTable, baseline: ListTable | None) -> Iterator[Html]:
-    """Yields a section, none if the baseline lacks the first metric.
+class Query(NamedTuple):
+    """A query with its items.
+
+    Attributes:
+        name: the id of the query.
+        values: the values of the query, in words.
+        items: the items with their ranks.
+    """
+
+    name: str
+    values: str
+    items: Table
+
+
+class Worst(NamedTuple):
+    """The section of the worst lists.
+
+    Attributes:
+        title: the heading.
+        table: the lists.
+        note: a sentence below the table.
+        queries: the items of the lists, if the evaluation has items.
+    """
+
+    title: str
+    table: Table
+    note: str = ""
+    queries: Sequence[Query] = ()
+
+
+def worst_of(new: ListTable, baseline: ListTable | None) -> Worst | None:
+    """Returns the section, or `None` if the baseline lacks the first metric.
 
     Args:
         new: the evaluation.
@@ -23,26 +52,27 @@ def worst_of(new: ListTable, baseline: ListTable | None) -> Iterator[Html]:
     """
     metric = new.first_metric
     if baseline is not None and baseline.find(metric) is None:
-        return
+        return None
     worst = comparison.worst_of(new, metric, _WORST, baseline)
-    title = f"The worst lists by {metric}"
+    title, note = f"The worst lists by {metric}", ""
     if baseline is not None:
         sign = 1.0 if new.measured(metric).direction == "up" else -1.0
         worst = rows_where(worst, [sign * x < 0.0 for x in worst["difference"]])
         title = f"The largest losses of {metric}"
-    if not len(worst):
-        yield section(title, [filled("paragraph", text="There are none.")])
-        return
-    body = [markup.table(worst, title)]
-    if new.has_items:
-        body += _with_items(new, baseline, worst)
-    else:
+    if not new.has_items:
         call = "evaluate_run(..., " if new.rules else "evaluate(..., item=..., "
-        text = (
+        note = (
             f"Their items are shown if the evaluation keeps them: {call}keep_items=10)."
         )
-        body.append(filled("note", text=text))
-    yield section(title, body)
+        return Worst(title, worst, note)
+    if baseline is not None and not baseline.has_items:
+        baseline = None
+    if baseline is not None:
+        note = (
+            "An item without a baseline rank was not retrieved by the baseline, or "
+            "is not one of the items that it keeps."
+        )
+    return Worst(title, worst, note, [_query(new, baseline, row) for row in worst])
 
 
 def items_of(lists: ListTable, query: Any) -> Table:
@@ -63,23 +93,7 @@ def items_of(lists: ListTable, query: Any) -> Table:
     return Table(columns_of(rows, ("rank", "item", "label", "score")))
 
 
-def _with_items(
-    new: ListTable, baseline: ListTable | None, worst: Table
-) -> Iterator[Html]:
-    """Yields the items of the lists of a table, with their ranks in the baseline."""
-    if baseline is not None and not baseline.has_items:
-        baseline = None
-    if baseline is not None:
-        text = (
-            "An item without a baseline rank was not retrieved by the baseline, or "
-            "is not one of the items that it keeps."
-        )
-        yield filled("note", text=text)
-    queries = markup.joined(_query(new, baseline, row) for row in worst)
-    yield filled("queries", queries=queries)
-
-
-def _query(new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]) -> Html:
+def _query(new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]) -> Query:
     """The items of a query."""
     name = new.query
     items = items_of(new, row[name])
@@ -95,5 +109,4 @@ def _query(new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]) -
     cells = {x: shown.shown(x)[0] for x in row}
     query = cells.pop(name)
     values = ", ".join(f"{name} {cell}" for name, cell in cells.items())
-    body = markup.table(items, f"Items of {query}")
-    return filled("query", query=query, values=values, body=body)
+    return Query(query, values, items)
