@@ -1,7 +1,7 @@
 """A callback that evaluates a model of single items in `fit`, list by list."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -16,6 +16,7 @@ from keras_rank.callbacks.scored import ScoredEvaluation
 from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
+from keras_rank.metrics import RankingMetric
 from keras_rank.utils import pad_lists
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
@@ -60,7 +61,7 @@ class GroupedEvaluation(ScoredEvaluation):
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
             `None`: 32.
         **arguments: as for `keras_rank.callbacks.CatalogueEvaluation`: prefix,
-            frequency, verbose, whose progress bar is for arrays.
+            frequency, verbose.
 
     Raises:
         ValueError: if an argument does not have the type stated above, or numbers of
@@ -128,13 +129,7 @@ class GroupedEvaluation(ScoredEvaluation):
             frequency=frequency,
             verbose=verbose,
         )
-        for member in self.members:
-            if member.sparse_labels:
-                raise ValueError(
-                    "`metrics` should be of lists with a label for each item. "
-                    f"Received: {member._as_call()}, which needs scores of a whole "
-                    "catalogue for each list"
-                )
+        _check_labeled(self.members)
         if hasattr(x, "__next__"):
             accepted = "inputs of `predict` that can be read again after each epoch"
             raise unaccepted("x", accepted, x, ". A generator is read once")
@@ -183,6 +178,17 @@ class GroupedEvaluation(ScoredEvaluation):
         """Returns the predicted scores of some rows of arrays."""
         scores = self.predicted(inputs.part(start, stop), inputs.batch_size)
         return of_rows(scores, stop - start)
+
+
+def _check_labeled(metrics: Sequence[RankingMetric]) -> None:
+    """Raises for metrics that read ids instead of a label for each item."""
+    for metric in metrics:
+        if metric.sparse_labels:
+            raise ValueError(
+                "`metrics` should be of lists with a label for each item. "
+                f"Received: {metric._as_call()}, which needs scores of a whole "
+                "catalogue for each list"
+            )
 
 
 class _Groups:
