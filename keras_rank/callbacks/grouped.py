@@ -1,21 +1,22 @@
 """A callback that evaluates a model of single items in `fit`, list by list."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array
-from keras_rank.callbacks.data_sets import DataSetRows
-from keras_rank.callbacks.inputs import are_arrays
+from keras_rank.callbacks.inputs import Inputs, are_arrays
 from keras_rank.callbacks.outputs import of_rows
-from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, ArrayRows, Part
+from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, column
 from keras_rank.callbacks.scored import ScoredEvaluation
 from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
+from keras_rank.metrics import RankingMetric
 from keras_rank.utils import pad_lists
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
@@ -38,35 +39,23 @@ class GroupedEvaluation(ScoredEvaluation):
     The weights are those that compiled metrics see on validation data: the averaged
     ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
 
-    A data set brings labels, ids, weights and segments in its batches, where they are
-    read in the same pass as the inputs. So each pass may have another order:
-
-    - `labels=None` are its targets, those of `output` if there are several.
-    - `group_ids="query_id"` is its input or target of that name. If the model takes no
-      input of that name, it is not passed on.
-    - `sample_weight=None` are its weights, if it has any.
-
-    Any of the four may be such a name, also that of an array in a dict of inputs.
-    Values for all rows go with arrays only.
-
     Args:
-        x: the inputs of the model, as for `predict`: an array, a list, tuple or dict of
-            arrays, or a data set that can be read again, such as a `tf.data.Dataset`, a
-            torch `DataLoader` or a `keras.utils.PyDataset`, of batches of inputs,
-            targets and weights. It is read again at each evaluation, unlike the arrays
-            of the four arguments below, which are copied.
-        labels: array of shape `(rows,)`. Or `None` or a name, as above.
+        x: the inputs of the model, as for `predict`, which reads them in the same order
+            each time: an array, a list, tuple or dict of arrays, or batches that are
+            not shuffled, such as those of a `tf.data.Dataset`, a torch `DataLoader` or
+            a `keras.utils.PyDataset`. Targets and weights in batches are ignored. `x`
+            is read again at each evaluation, unlike the arrays of the four arguments
+            below, which are copied.
+        labels: array of shape `(rows,)`.
         group_ids: array or list of shape `(rows,)`. The id of the list of each row:
-            integers, strings or anything hashable, in any order. Or a name, as above.
+            integers, strings or anything hashable, in any order.
         metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
             `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`.
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
-            rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
-            those of the data set.
-        by: list or array of a label for each row, the same in all rows of a list. Or a
-            name, as above. The results of the lists of each label follow those of all,
-            as in `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no
-            segments.
+            rows of the lists. Defaults to `None`: no weights.
+        by: list or array of a label for each row, the same in all rows of a list. The
+            results of the lists of each label follow those of all, as in
+            `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no segments.
         model: model that scores the rows. Defaults to `None`: the trained one.
         output: str. The name of the output that holds the scores, if there are several.
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
@@ -75,10 +64,10 @@ class GroupedEvaluation(ScoredEvaluation):
             frequency, verbose.
 
     Raises:
-        ValueError: if an argument does not have the type stated above, numbers of rows
-            differ, or values for all rows are given beside a data set. Before the first
-            epoch: if the model does not return one score for each row. At the end of an
-            epoch: if the logs already have a key of the results.
+        ValueError: if an argument does not have the type stated above, or numbers of
+            rows differ. Before the first epoch, or for batches at the end of an epoch:
+            if the model does not return one score for each row. At the end of an epoch:
+            if the logs already have a key of the results.
 
     Example:
 
@@ -140,55 +129,74 @@ class GroupedEvaluation(ScoredEvaluation):
             frequency=frequency,
             verbose=verbose,
         )
-        for member in self.members:
-            if member.sparse_labels:
-                raise ValueError(
-                    "`metrics` should be of lists with a label for each item. "
-                    f"Received: {member._as_call()}, which needs scores of a whole "
-                    "catalogue for each list"
-                )
-        columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight, BY: by}
-        self._rows: ArrayRows | DataSetRows
-        self._groups = None
-        if not are_arrays(x):
-            self._rows = DataSetRows(x, columns, output)
-            return
-        self._rows = ArrayRows(x, columns, batch_size)
-        given = self._rows.given
-        self._groups = _Groups(given[IDS])
-        sums_of(self.metrics, self._groups.labels(given.get(BY)))
-        self._groups.of_rows(given.get(WEIGHTS))
+        _check_labeled(self.members)
+        if hasattr(x, "__next__"):
+            accepted = "inputs of `predict` that can be read again after each epoch"
+            raise unaccepted("x", accepted, x, ". A generator is read once")
+        self._x = x
+        self._inputs = Inputs(x, batch_size, "item") if are_arrays(x) else None
+        ids = column(IDS, group_ids)
+        self._number = rows = len(ids)
+        if self._inputs is not None and self._inputs.number != rows:
+            raise ValueError(
+                f"`{IDS}` should have one id for each row of `x`. Received: {rows} ids "
+                f"for {self._inputs.number} rows"
+            )
+        self._row_labels = column(LABELS, labels, rows)
+        self._groups = _Groups(ids)
+        # Weights may be those of lists.
+        weights = None if sample_weight is None else column(WEIGHTS, sample_weight)
+        self._weights, self._row_weights = weights, self._groups.of_rows(weights)
+        segments = None if by is None else column(BY, by, rows)
+        self._segments = self._groups.labels(segments)
+        sums_of(self.metrics, self._segments)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Checks that the model scores the rows."""
+        """Checks that the model scores the rows, if these are arrays."""
         super().on_train_begin(logs)
-        self._scored(self._rows.first_batch(self._scoring))
+        if self._inputs is not None:
+            self._scores_of(self._inputs, *self._inputs.first())
 
     def evaluated(self) -> dict[str, float]:
         """Predicts all rows, and computes the metrics of their lists."""
-        parts: list[Part] = []
-        show = progress(self.verbose, self._rows.number, "row")
-        for part in self._rows.parts(self._scoring):
-            parts.append(self._scored(part))
-            show(sum(each.rows for each in parts))
-        whole = Part.joined(parts)
-        found = self._rows.given or whole.columns
-        groups = self._groups or _Groups(found[IDS])
-        weights = found.get(WEIGHTS)
-        given = found[LABELS], whole.x, groups.of_rows(weights)
-        labels = groups.labels(found.get(BY))
-        return self.results_of(groups.lists(*given), labels, weights)
+        columns = self._row_labels, self._scores(), self._row_weights
+        lists = self._groups.lists(*columns)
+        return self.results_of(lists, self._segments, self._weights)
 
-    def _scored(self, part: Part) -> Part:
-        """Rows with their scores in the place of their inputs."""
-        scores = self.predicted(part.x, part.batch_size)
-        return part._replace(x=of_rows(scores, part.rows))
+    def _scores(self) -> Array:
+        """Returns the predicted scores of all rows."""
+        if self._inputs is None:
+            return of_rows(self.predicted(self._x, self.batch_size), self._number)
+        parts: list[Array] = []
+        show = progress(self.verbose, self._number, "row")
+        for start, stop in self._inputs.spans():
+            parts.append(self._scores_of(self._inputs, start, stop))
+            show(stop)
+        return np.concatenate(parts)
+
+    def _scores_of(self, inputs: Inputs, start: int, stop: int) -> Array:
+        """Returns the predicted scores of some rows of arrays."""
+        scores = self.predicted(inputs.part(start, stop), inputs.batch_size)
+        return of_rows(scores, stop - start)
+
+
+def _check_labeled(metrics: Sequence[RankingMetric]) -> None:
+    """Raises for metrics that read ids instead of a label for each item."""
+    for metric in metrics:
+        if metric.sparse_labels:
+            raise ValueError(
+                "`metrics` should be of lists with a label for each item. "
+                f"Received: {metric._as_call()}, which needs scores of a whole "
+                "catalogue for each list"
+            )
 
 
 class _Groups:
     """The lists that rows belong to, in the order of their first rows."""
 
     def __init__(self, group_ids: Array) -> None:
+        if not len(group_ids):
+            raise ValueError(f"`{IDS}` should have one id for each row. Received: none")
         self._group, place = places(None, None, group_ids)
         self._sizes = np.bincount(self._group)
         self._ends = np.cumsum(self._sizes)
@@ -233,10 +241,7 @@ class _Groups:
         return of_lists
 
     def lists(self, *columns: Array | None) -> Iterator[tuple[int, list[Array | None]]]:
-        """Labels, scores and weights of lists, from a first one on, padded.
-
-        As many as fit in memory.
-        """
+        """Yields the number of a list, and padded columns of lists from this one on."""
         for first, last in self._splits():
             rows = self._rows[self._starts[first] : self._ends[last - 1]]
             sizes = self._sizes[first:last]
@@ -253,7 +258,7 @@ class _Groups:
             )
 
     def _splits(self) -> Iterator[tuple[int, int]]:
-        """The first list of each batch, and the first after it."""
+        """Yields the first list of each batch that fits in memory, and its end."""
         first, longest = 0, 0
         for last, size in enumerate(self._sizes.tolist()):
             longest = max(longest, size)

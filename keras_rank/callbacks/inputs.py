@@ -18,12 +18,6 @@ def are_arrays(x: Any) -> bool:
     return bool(leaves) and all(len(getattr(each, "shape", ())) > 0 for each in leaves)
 
 
-def most_rows(x: Any, rows: int) -> int:
-    """How many rows may be predicted at a time, where some are of the size of `x`."""
-    memory = sum(int(getattr(each, "nbytes", 0)) for each in keras.tree.flatten(x))
-    return min(MOST_ROWS, int(MOST_BYTES * rows / max(memory, 1)))
-
-
 class Inputs:
     """An array, or a list, tuple or dict of arrays, with as many rows each.
 
@@ -59,10 +53,12 @@ class Inputs:
         Args:
             most: how many rows may be predicted at a time, but a batch at least.
         """
-        most = min(most, most_rows(self._x, self.number))
+        arrays = keras.tree.flatten(self._x)
+        memory = max(1, sum(int(getattr(x, "nbytes", 0)) for x in arrays))
+        most = min(most, MOST_ROWS, int(MOST_BYTES * self.number / memory))
         # So that batches are those of `predict` on all rows.
         size = max(most // self.batch_size, 1) * self.batch_size
-        if not all(hasattr(x, "__getitem__") for x in keras.tree.flatten(self._x)):
+        if not all(hasattr(x, "__getitem__") for x in arrays):
             # Sparse tensors of TensorFlow can't be cut.
             size = self.number
         for start in range(0, self.number, size):

@@ -1,9 +1,8 @@
-"""The output of a model that holds the scores, and what belongs to it."""
+"""The output of a model that holds the scores."""
 
 from collections.abc import Mapping
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_rank.backends import Array
@@ -15,46 +14,23 @@ WHICH = (
 )
 
 
-def of_output(
-    argument: str, structure: Any, output: str | None, names: list[str] | None
-) -> Any:
-    """Returns what predictions, targets or weights have for an output.
-
-    Args:
-        argument: the name of the argument that chooses it.
-        structure: an array, or a dict, list or tuple of one for each output.
-        output: the name of the output, `None` if there is one only.
-        names: the names of the outputs in their order, `None` if unknown.
-    """
-    by_name = structure
-    if isinstance(structure, list | tuple):
-        are_named = names is not None and len(names) == len(structure)
-        by_name = dict(zip(names or [], structure, strict=True)) if are_named else {}
-    if not isinstance(by_name, Mapping):
-        return structure
-    if output is None and len(structure) == 1:
-        (only,) = structure.values() if isinstance(structure, Mapping) else structure
-        return only
-    if output in by_name:
-        return by_name[output]
-    known = f"are {sorted(map(str, by_name))}" if by_name else "are unknown"
-    raise ValueError(
-        f"`output` should be the name of the output whose {argument} are evaluated. "
-        f"Received: output={output!r}, where the names {known}"
-    )
-
-
 def output_names(model: Any) -> list[str] | None:
-    """The names of the outputs of a model, in order, `None` if it tells none."""
+    """Returns the names of the outputs of a model, in order, `None` if unknown."""
     names = getattr(model, "output_names", None)
     return None if names is None else list(names)
 
 
 def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Array:
-    """The scores in what `predict` returns."""
+    """Returns the scores in what `predict` returns.
+
+    Args:
+        predicted: an array, or a dict, list or tuple of one for each output.
+        output: the name of the output that holds the scores, `None` if there is one.
+        names: the names of the outputs in their order, `None` if unknown.
+    """
     if output is not None and not isinstance(predicted, Mapping | list | tuple):
         predicted = [predicted]
-    scores = of_output("scores", predicted, output, names)
+    scores = _of_output(predicted, output, names)
     if not hasattr(scores, "shape"):
         raise ValueError(
             "`output` should be the name of an output that is one array. Received: "
@@ -66,44 +42,32 @@ def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Ar
     return scores if scores.dtype.kind in "biuf" else scores.astype("float32")
 
 
+def _of_output(predicted: Any, output: str | None, names: list[str] | None) -> Any:
+    """Returns the predictions of one output."""
+    by_name = predicted
+    if isinstance(predicted, list | tuple):
+        are_named = names is not None and len(names) == len(predicted)
+        by_name = dict(zip(names or [], predicted, strict=True)) if are_named else {}
+    if not isinstance(by_name, Mapping):
+        return predicted
+    if output is None and len(predicted) == 1:
+        (only,) = predicted.values() if isinstance(predicted, Mapping) else predicted
+        return only
+    if output in by_name:
+        return by_name[output]
+    known = f"are {sorted(map(str, by_name))}" if by_name else "are unknown"
+    raise ValueError(
+        "`output` should be the name of the output whose scores are evaluated. "
+        f"Received: output={output!r}, where the names {known}"
+    )
+
+
 def of_rows(scores: Array, rows: int) -> Array:
-    """Scores as a column, and checks that there is one for each row."""
+    """Returns scores as one column. Raises unless there is one for each row."""
     if scores.shape[:1] != (rows,) or set(scores.shape[1:]) - {1}:
         raise ValueError(
             "The model should return one score for each row, of shape (rows,) or "
-            f"(rows, 1). {WHICH} Received: predictions of shape {scores.shape} for "
-            f"{rows} rows"
+            f"(rows, 1), and each row should have one id in `group_ids`. {WHICH} "
+            f"Received: predictions of shape {scores.shape} for {rows} ids"
         )
     return scores.reshape(-1)
-
-
-def taken(model: Any, x: Any, names: list[str]) -> Any:
-    """Inputs without the columns of some names, if the model doesn't take these."""
-    if not isinstance(x, Mapping) or not names:
-        return x
-    inputs = _inputs_of(model)
-    return {
-        name: each
-        for name, each in x.items()
-        if name not in names
-        or (name in inputs if inputs is not None else _is_tensor(each))
-    }
-
-
-def _inputs_of(model: Any) -> set[str] | None:
-    """The names of the inputs of a model, `None` if it tells none."""
-    inputs = getattr(model, "input", None)
-    if isinstance(inputs, Mapping):
-        return set(inputs)
-    if inputs is None:
-        return None
-    return {each.name for each in keras.tree.flatten(inputs)}
-
-
-def _is_tensor(column: Any) -> bool:
-    """Whether the backend has tensors of such values: not all have strings."""
-    try:
-        keras.ops.convert_to_tensor(column[:1])
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -47,7 +47,7 @@ class ScoredEvaluation(EpochEvaluation):
     def _scoring(self) -> Any:
         return self.scoring_model or self.model
 
-    def predicted(self, x: Any, batch_size: int) -> Array:
+    def predicted(self, x: Any, batch_size: int | None) -> Array:
         """Returns the scores that the model predicts for inputs."""
         model = self._scoring
         predicted = model.predict(x, batch_size=batch_size, verbose=0)

@@ -192,20 +192,16 @@ def evaluate_run(
             by their places: `"column0"`, `"column1"` and so on. A table may also have a
             row for each query, with a list of items and a list of labels, or only the
             former. Capitals in names make no difference; two columns that may be meant
-            are an error. Or rows: an iterable of tuples `(query, item, label)` or
-            `(query, 0, item, label)`, as in TREC, or of dicts or named tuples with
-            known names, such as those of ir_measures and ir_datasets. If there are only
-            queries and items, as in pairs `(query, item)`, all have the label 1.
+            are an error. Without labels, all items have the label 1.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
-            ignored, or of `query item score`; `"-"` for standard input; a dict
-            `{query: {item: score}}`, `{query: [(item, score), ...]}` or `{query:
-            [items]}`, the best first; or a table with the columns `query`, `item` and
-            `score`, or lists of items and scores, or only of items, the best first; or
-            rows `(query, item, score)`, or pairs `(query, item)` in their order. Ids
-            may be bytes of text in UTF-8. Or an array of shape `(queries, k)` of
-            retrieved ids, with -1 as padding at the end of its rows, or lists of ids:
-            then `qrels` are such lists of the relevant ids in the same order, or one
-            id for each query. A run in which nothing was found counts as 0, and
+            ignored, or of `query item score`; `"-"` for such a file as standard input;
+            a dict `{query: {item: score}}`, `{query: [(item, score), ...]}` or
+            `{query: [items]}`, the best first; or a table with the columns `query`,
+            `item` and `score`, or lists of items and scores, or only of items, the best
+            first. Ids may be bytes of text in UTF-8. Or an array of shape `(queries,
+            k)` of retrieved ids, with -1 as padding at the end of its rows, or lists of
+            ids: then `qrels` are such lists of the relevant ids in the same order, or
+            one id for each query. A run in which nothing was found counts as 0, and
             `health` warns of it.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
             `"ndcg@10"`, with arguments, if any: `"rbp(persistence=0.9)@10"`. Also as

@@ -92,8 +92,8 @@ def ids_of(
 
     Args:
         group_ids: the id of each row, of any type that is hashable.
-        numbers_of: where rows come in parts, the numbers of the ids so far, to which
-            those of new ids are added.
+        numbers_of: an empty dict, to which the number of each id is added. Defaults to
+            `None`: numbers in an array stay as they are.
         argument: the name of the argument, for errors.
     """
     check_dense("group_ids", group_ids)
@@ -111,8 +111,7 @@ def ids_of(
         # Tensors are hashed by what they are, not by their values.
         return np.asarray([np.asarray(each) for each in group_ids])
     known = {} if numbers_of is None else numbers_of
-    # Those of an earlier part may be of another type.
-    _check_ids(argument, group_ids, list(known)[:1])
+    _check_ids(argument, group_ids)
     try:
         found = [known.setdefault(each, len(known)) for each in group_ids]
     except TypeError as error:
@@ -120,16 +119,16 @@ def ids_of(
     return np.array(found, dtype="int64")
 
 
-def _check_ids(argument: str, ids: Sequence[Any], others: Sequence[Any]) -> None:
+def _check_ids(argument: str, ids: Sequence[Any]) -> None:
     """Raises for ids of several types, which are never equal, and for missing ones."""
-    kinds = {type(each) for each in (*others, *ids)}
+    kinds = {type(each) for each in ids}
     # True equals 1.
     alike = len(kinds) < 2 or any(
         all(issubclass(kind, common) for kind in kinds) and bool not in kinds
         for common in (str, bytes, numbers.Number)
     )
     if not alike or any(map(_is_missing, ids)):
-        raise _unknown_ids(argument, ids, others)
+        raise _unknown_ids(argument, ids)
 
 
 def _is_missing(each: Any) -> bool:
@@ -140,9 +139,9 @@ def _is_missing(each: Any) -> bool:
         return True
 
 
-def _unknown_ids(argument: str, ids: Any, others: Sequence[Any] = ()) -> ValueError:
+def _unknown_ids(argument: str, ids: Any) -> ValueError:
     """The error for ids, with the first that is missing, or of another type."""
-    kind = type([*others, *ids][0])
+    kind = type(ids[0])
     rows = [row for row, each in enumerate(ids) if _is_missing(each)]
     rows += [row for row, each in enumerate(ids) if type(each) is not kind]
     place = f", with {ids[rows[0]]!r} in row {rows[0]}" if rows else ""

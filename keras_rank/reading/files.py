@@ -5,7 +5,6 @@ import contextlib
 import io
 import itertools
 import json
-import lzma
 import os
 import re
 import urllib.parse
@@ -24,7 +23,7 @@ FORMATS = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
 }
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": None, ".zst": "zstd"}
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 # The format by the first bytes of a file, and how many are read.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
 _BEGINNING = 2**18
@@ -34,7 +33,7 @@ _ENOUGH = 2**14
 _SHOWN = 300
 _ERRORS = (
     *(duckdb.Error, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError),
-    *(OSError, EOFError, lzma.LZMAError, RecursionError),
+    *(OSError, EOFError, RecursionError),
 )
 # The byte order marks of UTF-8 at the start of a line.
 _MARKS = re.compile(rb"(?<=[\r\n])(?:%b)+" % codecs.BOM_UTF8)
@@ -109,17 +108,10 @@ class TextStream(io.RawIOBase):
 
 def opened(file: str | bytes) -> TextStream:
     """Opens a file, or the bytes of standard input, as a stream without compression."""
-    return TextStream(_opened(file))
-
-
-def _opened(file: str | bytes) -> Any:
     if isinstance(file, bytes):
-        return pa.BufferReader(file)
-    extension = os.path.splitext(file.lower())[1]
-    if extension == ".xz":
-        with lzma.open(file) as stream:
-            return pa.BufferReader(stream.read())
-    return pa.input_stream(file, compression=_COMPRESSED.get(extension))
+        return TextStream(pa.BufferReader(file))
+    compression = _COMPRESSED.get(os.path.splitext(file.lower())[1])
+    return TextStream(pa.input_stream(file, compression=compression))
 
 
 def beginning(file: str | bytes) -> bytes:
@@ -149,9 +141,9 @@ def text_of(argument: str, file: str | bytes) -> str:
         text = "\0"
     if "\0" in text:
         raise ValueError(
-            f"`{argument}` should be text in UTF-8 or a table, and compressed only if "
-            f"its name ends in {tuple(_COMPRESSED)}. Received: {named(file)}, "
-            "which is none of these: decompress or convert it"
+            f"`{argument}` should be text in UTF-8 or a table, and compressed by gzip "
+            f"or zstd only, with a name that ends in {' or '.join(_COMPRESSED)}. "
+            f"Received: {named(file)}: decompress or convert it"
         )
     end = re.compile("[\r\n]").search(text, _ENOUGH)
     return text[: end.end()] if end else text

@@ -1,7 +1,4 @@
-"""Judgments and runs as sequences, by the types of what they hold.
-
-A tuple, a named tuple or a dict is a row. A list or an array has the ids of one query.
-"""
+"""Judgments and runs as lists or arrays with the ids of each query, in one order."""
 
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -10,33 +7,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.reading import files, query_dicts, sources
-from keras_rank.reading.layouts import NO_ITERATION
+from keras_rank.reading import files, sources
 from keras_rank.reading.query_dicts import is_id, listed, on_host
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.text import NUMBERS
 
 
 def as_tables(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any, bool]:
-    """Turns rows into tables, and ids in one order on both sides into dicts.
+    """Turns lists of ids on both sides into dicts or tables by query number.
 
     Returns:
-        The judgments, the run, and whether their queries are named by their places.
+        The judgments, the run, and whether their queries are numbered. Other sources
+        are returned unchanged.
     """
-    sides: dict[str, Any] = {"qrels": qrels, "run": run}
-    given = {name: _values(name, source) for name, source in sides.items()}
-    if all(map(_are_in_order, given.values())):
-        return *_by_place(given["qrels"], given["run"], columns), True
-    for name, values in given.items():
+    given = {"qrels": qrels, "run": run}
+    lists = {name: _lists_of(name, x, columns) for name, x in given.items()}
+    if all(x is not None for x in lists.values()):
+        return *_by_place(lists["qrels"], lists["run"], columns), True
+    for name, values in lists.items():
         if values is not None:
-            sides[name] = _table_of(name, values, columns)
-    return sides["qrels"], sides["run"], False
+            raise _no_lists(name, values, columns)
+    return qrels, run, False
 
 
-def _values(name: str, source: Any) -> Any:
-    """What a sequence holds: a list, or an array of integers in rows.
+def _lists_of(name: str, source: Any, columns: Columns) -> Any:
+    """Returns a list, or an array of integers in rows, and `None` for other sources.
 
-    A tuple of what an iterator yields, and `None` for other sources.
+    Raises for rows with the fields of one item.
     """
     if files.are_files(source) or hasattr(source, "__arrow_c_stream__"):
         return None
@@ -45,73 +42,40 @@ def _values(name: str, source: Any) -> Any:
         # Ids under a mask become `None`, which is refused.
         array = array if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
         if array.dtype.names:
-            received = "a structured array, of which `pandas.DataFrame` makes a table"
-            raise sources.not_understood(name, received)
+            raise _no_lists(name, list(array[:1]), columns)
         if type(array) is np.ndarray and array.ndim == 2 and array.dtype.kind in "iu":
             return array
         return array.tolist() if array.ndim else None
     if not isinstance(source, Iterable) or isinstance(source, Mapping | Set):
         return None
-    if isinstance(source, Sequence):
-        return list(source)
-    values = tuple(source)
-    if not values:
-        raise ValueError(
-            f"`{name}` should have rows. Received: a {type(source).__name__} without "
-            "any, as if it was read before"
-        )
-    return values
+    is_iterator = not isinstance(source, Sequence)
+    if is_iterator or any(isinstance(x, tuple | Mapping | np.void) for x in source):
+        raise _no_lists(name, source, columns)
+    return list(source)
 
 
-def _are_in_order(values: Any) -> bool:
-    """Whether values are the ids of one query each."""
-    if isinstance(values, list):
-        return not values or not isinstance(values[0], tuple | Mapping)
-    return isinstance(values, np.ndarray)
-
-
-def _table_of(name: str, values: Any, columns: Columns) -> Any:
-    """The table of rows. Without names, fields have those that are looked for."""
-    fields = [columns.query, columns.item or "", getattr(columns, NUMBERS[name])]
-    rows = [_fields_of(name, row, fields, columns.subtopic) for row in values]
-    for number, row in enumerate(rows):
-        if not row or row.keys() != rows[0].keys():
-            received = f"{reprlib.repr(values[number])} as number {number}"
-            raise sources.not_understood(name, received)
-    found = {x: [row[x] for row in rows] for x in (rows[0] if rows else fields)}
-    if list(found) == fields[:2]:
-        # Items in order are a list for each query.
-        items: dict[Any, list[Any]] = {}
-        for query, item in zip(*found.values(), strict=True):
-            items.setdefault(query, []).append(item)
-        found = dict(zip(fields, (list(items), list(items.values())), strict=False))
-    return query_dicts.table_of(name, found)
-
-
-def _fields_of(
-    name: str, row: Any, fields: list[str], subtopic: str | None
-) -> Mapping[str, Any]:
-    """The fields of a row by their names, none of what is no row."""
-    if hasattr(row, "_asdict"):
-        return dict(row._asdict())
-    if type(row) is not tuple or not all(map(is_id, row[:2])):
-        return row if isinstance(row, Mapping) else {}
-    if name == "qrels" and len(row) == 4 and (subtopic or str(row[1]) in NO_ITERATION):
-        fields = [fields[0], subtopic or "iteration", *fields[1:]]
-    is_row = len(row) in (2, len(fields))
-    return dict(zip(fields, row, strict=False)) if is_row else {}
+def _no_lists(name: str, values: Any, columns: Columns) -> ValueError:
+    """The error for rows, for an iterator, and for lists on one side only."""
+    first = next(iter(values), None) if isinstance(values, Sequence) else None
+    has_names = isinstance(first, Mapping | np.void) or hasattr(first, "_fields")
+    names = [columns.query, columns.item, getattr(columns, NUMBERS[name])]
+    table = "pandas.DataFrame(rows" + ("" if has_names else f", columns={names}") + ")"
+    return sources.not_understood(
+        name, f"{reprlib.repr(values)}. If it has a row for each item, pass `{table}`"
+    )
 
 
 def _by_place(judged: Any, found: Any, columns: Columns) -> tuple[Any, Any]:
-    """Names queries by their places. A single id is the one relevant item."""
+    """Numbers the queries. A single id is the one relevant item of a query."""
     if isinstance(judged, list):
         judged = [[x] if is_id(x) else x for x in judged]
     are_pairs = _are_pairs(judged) and _are_pairs(found)
-    if are_pairs or any(map(_may_be_rows, (judged, found))):
+    if are_pairs or any(map(_mixes_types, (judged, found))):
         raise ValueError(
-            "`qrels` and `run` should be rows, which are tuples such as those of "
-            "`map(tuple, run)`, or the ids of each query, of one type: those of two "
-            "ids on both sides in dicts, such as `dict(enumerate(run))`. Received: "
+            "`qrels` and `run` should be lists of the ids of each query, of one type: "
+            "those of two ids on both sides in dicts, such as `dict(enumerate(run))`. "
+            "If they have a row for each item, pass `pandas.DataFrame(rows, columns="
+            f"{[columns.query, columns.item, columns.score]})`. Received: "
             f"{reprlib.repr(judged)} and {reprlib.repr(found)}"
         )
     if len(judged) != len(found):
@@ -123,23 +87,23 @@ def _by_place(judged: Any, found: Any, columns: Columns) -> tuple[Any, Any]:
 
 
 def _are_pairs(ids: Any) -> bool:
+    """Returns whether all queries have two ids."""
     if isinstance(ids, np.ndarray):
         return bool(ids.shape[1] == 2)
     return {isinstance(x, list) and len(x) for x in map(listed, ids)} == {2}
 
 
-def _may_be_rows(ids: Any) -> bool:
-    """Whether there are rows among lists, or the first of these mixes types."""
+def _mixes_types(ids: Any) -> bool:
+    """Returns whether the first list has values of several types, as a row has."""
     if isinstance(ids, np.ndarray):
         return False
     first = listed(ids[0]) if ids else []
     values = first if isinstance(first, list) else []
-    kinds = {(is_id(x), isinstance(x, str | bytes)) for x in values}
-    return len(kinds) > 1 or any(isinstance(x, tuple | Mapping | np.void) for x in ids)
+    return len({(is_id(x), isinstance(x, str | bytes)) for x in values}) > 1
 
 
 def _placed(ids: Any, columns: Columns) -> Any:
-    """The ids of each query by the places of these."""
+    """Returns the ids of each query by the number of the query."""
     if not isinstance(ids, np.ndarray):
         return dict(enumerate(ids))
     number, size = ids.shape

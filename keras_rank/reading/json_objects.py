@@ -1,10 +1,9 @@
-"""JSON files: objects, one in each line or in a list."""
+"""JSON lines: files with an object in each line."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading import files
@@ -15,13 +14,17 @@ from keras_rank.reading.text import TextPart
 
 
 class JsonPart(TextPart):
-    """A file with an object in each line, or with a list of objects."""
+    """A file with an object in each line."""
 
     others = ", line, row"
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
         if self.first.lstrip().startswith("["):
-            self.unit = "row"
+            raise ValueError(
+                f"`{self.argument}` should have one object in each line of JSON. "
+                f"Received: a list, in {files.named(self.file)}: write JSON lines, or "
+                "pass `pandas.DataFrame(rows)`, where `rows = json.load(file)`"
+            )
         self._keys: dict[str, None] = {}
         of_lines = query(
             self._objects(),
@@ -31,8 +34,8 @@ class JsonPart(TextPart):
         for keys, row, line in of_lines:
             if not keys or len(set(keys)) < len(keys):
                 raise ValueError(
-                    f"`{self.argument}` should have an object of JSON in each "
-                    f"{self.unit}, with each key once. Received, as number {row}: "
+                    f"`{self.argument}` should have an object of JSON in each line, "
+                    f"with each key once. Received, as number {row}: "
                     f"{files.shortened(line)}, in {files.named(self.file)}"
                 )
             self._keys.update(dict.fromkeys(keys))
@@ -82,11 +85,7 @@ class JsonPart(TextPart):
         return ArrowPart(self.connection, self.name, pa.table(columns), self.name)
 
     def _objects(self) -> Relation:
-        if self.unit == "line":
-            return self._lines().filter(r"regexp_matches(line, '\S')")
-        objects = pa.array(map(json.dumps, json_of(self.file)), pa.string())
-        columns = {"line": objects, "row": np.arange(1, len(objects) + 1)}
-        return self.connection.from_arrow(pa.table(columns))
+        return self._lines().filter(r"regexp_matches(line, '\S')")
 
 
 def _pointer(key: str) -> str:

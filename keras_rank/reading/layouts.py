@@ -32,7 +32,7 @@ def layout_of(argument: str, file: str | bytes) -> str:
         if format_ != "text":
             return format_
         text = files.text_of(argument, file)
-    layout = "nothing" if text.strip() in ("", "[]") else _layout_of_text(text)
+    layout = _layout_of_text(text) if text.strip() else "nothing"
     if argument == "rows" and layout == "nested":
         return "json"
     # Its name says so.

@@ -12,6 +12,7 @@ import pyarrow as pa
 from keras_rank.arguments import check_choice, check_flag
 from keras_rank.reading import files, in_order, lists, query_dicts, roles, sources
 from keras_rank.reading.engine import Connection, Relation, connect, numbered
+from keras_rank.reading.layouts import layout_of
 from keras_rank.reading.merged_ids import warnings_of_ids
 from keras_rank.reading.names import KNOWN
 from keras_rank.reading.part import ColumnRef, Part, common_type, no_column
@@ -114,7 +115,7 @@ def judgments_of(source: Any) -> pa.Table:
         side = _side_of(connection, "qrels", source, columns)
         table, _ = _create(connection, side, columns)
         for warning in _warnings_of(connection, side):
-            warnings.warn(warning, stacklevel=5)
+            warnings.warn(warning, stacklevel=4)
         return table.order("row").project("query, item, label").to_arrow_table()
 
 
@@ -155,7 +156,7 @@ def _side_of(
         name: `"qrels"` or `"run"`.
         source: the judgments or the run.
         columns: the names of the columns.
-        is_given: whether the user passed this source, rather than rows.
+        is_given: whether the user passed this source, rather than arrays of ids.
     """
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
@@ -422,8 +423,16 @@ def _require_scores(table: Relation, source: Any) -> None:
 
 
 def _standard_input(name: str) -> bytes:
+    """Reads a TREC file from standard input. Raises for other formats."""
     if sys.stdin is None:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
     # A stream of text that took its place may have no bytes.
     read = getattr(sys.stdin, "buffer", sys.stdin).read()
-    return read.encode() if isinstance(read, str) else bytes(read)
+    content = read.encode() if isinstance(read, str) else bytes(read)
+    layout = layout_of(name, content)
+    if layout not in ("lines", "nothing"):
+        raise ValueError(
+            f"`{name}` should be a TREC file if it is standard input. Received: "
+            f"{layout.replace('nested', 'json').upper()}: write it to a file"
+        )
+    return content

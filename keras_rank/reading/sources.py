@@ -4,7 +4,7 @@ A column is found by its exact name. Several files are read in types that lose n
 information, or not at all. Ids are read as written.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,10 @@ def _tabular(argument: str, source: Any) -> Any:
     if is_series or not is_table:
         advice = "`to_list` makes lists" if is_series else "`collect` makes a table"
         has_method = is_series or hasattr(source, "collect")
-        raise not_understood(
-            argument,
-            files.named(source) + f", which its method {advice}" * has_method,
-        )
+        reason = f", which its method {advice}" * has_method
+        if isinstance(source, Iterable) and not has_method:
+            reason = ". If it has a row for each item, pass `pandas.DataFrame(rows)`"
+        raise not_understood(argument, files.named(source) + reason)
     of_queries = isinstance(source, Mapping) and any(
         isinstance(items, Mapping) for items in source.values()
     )
@@ -129,9 +129,8 @@ def _tabular(argument: str, source: Any) -> Any:
 def not_understood(argument: str, received: str) -> ValueError:
     """The error for what is no source of rows."""
     accepted = (
-        ", or rows such as tuples of a query, an item and a number, "
-        "or, on both sides, lists of the ids of each query, "
-        "or a dict of items for each query"
+        ", or a dict of items for each query, or, on both sides, lists of the ids of "
+        "each query"
     ) * (argument != "rows")
     return ValueError(
         f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "

@@ -47,8 +47,6 @@ class TextPart(Part):
 
     # Whether integers that float64 does not hold are an error.
     is_exact = True
-    # What the number of a row counts.
-    unit = "line"
     others = ", row"
 
     def __init__(
@@ -78,7 +76,7 @@ class TextPart(Part):
         return "DOUBLE"
 
     def place_of(self, row: Sequence[Any]) -> str:
-        return f"{self.unit} {self.line_of(row[-1])} of {self.name}"
+        return f"line {self.line_of(row[-1])} of {self.name}"
 
     def value(self, i: int, sought: ColumnRef, type_: str) -> str:
         value = f"nullif(\"{i}\", '')"

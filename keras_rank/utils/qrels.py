@@ -4,24 +4,13 @@ import itertools
 import os
 import reprlib
 import warnings
-from collections.abc import (
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Sized,
-)
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.lists.ids import NO_CANDIDATE
-
-# A row of judgments, and where it stands.
-_Row = tuple[str, Any, Any, Any]
 
 
 def targets_from_qrels(
@@ -36,11 +25,10 @@ def targets_from_qrels(
     there are, and another one names queries without judgments, which have no targets.
 
     Args:
-        qrels: the judgments: a dict `{query: {item: grade}}`, or an iterable of rows
-            `(query, item, grade)`. With the extra `evaluation` installed, also all that
+        qrels: the judgments: a dict `{query: {item: grade}}`. With the extra
+            `evaluation` installed, also a table or file that
             `keras_rank.evaluation.evaluate_run` reads as `qrels`, such as TREC files,
-            the TSV of BEIR, `{query: [items]}`, a table, pairs `(query, item)`, or the
-            named tuples of ir_datasets. Ids in text files are text.
+            the TSV of BEIR, or `{query: [items]}`. Ids in text files are text.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
@@ -51,7 +39,7 @@ def targets_from_qrels(
     Raises:
         ValueError: if a query of the judgments is not in `query_ids`, none of the
             relevant items is in `item_ids`, an item is judged twice for a query, ids
-            are repeated or can't be keys of a dict, or a row can't be read.
+            are repeated or can't be keys of a dict, or the judgments can't be read.
 
     Example:
 
@@ -63,14 +51,8 @@ def targets_from_qrels(
     """
     queries, items = _places("query_ids", query_ids), _places("item_ids", item_ids)
     grades: dict[Any, dict[Any, float]] = {}
-    for where, query, item, grade in _rows(qrels):
-        of_query = grades.setdefault(query, {})
-        if item in of_query:
-            raise ValueError(
-                "`qrels` should judge an item once for a query. Received: item "
-                f"{item!r} twice for query {query!r}{where}"
-            )
-        of_query[item] = _number(query, item, grade, where)
+    for query, item, grade in _judgments(qrels):
+        grades.setdefault(query, {})[item] = _number(query, item, grade)
     unknown = [query for query in grades if query not in queries]
     if unknown:
         raise ValueError(
@@ -133,68 +115,46 @@ def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
     return places
 
 
-def _rows(qrels: Any) -> Iterator[_Row]:
+def _judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
+    """Returns queries, items and grades."""
     is_dict = isinstance(qrels, Mapping)
     paths = qrels if isinstance(qrels, list | tuple) and qrels else [qrels]
     are_files = all(isinstance(path, str | os.PathLike) for path in paths)
     if is_dict and all(isinstance(grades, Mapping) for grades in qrels.values()):
-        for query, grades in qrels.items():
-            yield from (("", query, item, grade) for item, grade in grades.items())
-    elif is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
-        yield from _read(qrels)
-    elif isinstance(qrels, Iterable):
-        rows = list(qrels)
-        if all(map(_has_three, rows)) and (rows or isinstance(qrels, Sized)):
-            yield from _checked(rows)
-        else:
-            # Named, or with other fields.
-            yield from _read(iter(rows))
-    else:
-        raise ValueError(
-            "`qrels` should be a dict, rows of a query, an item and a grade, a table, "
-            f"or the path of a file. Received: {type(qrels).__name__}"
+        return (
+            (q, item, x) for q, grades in qrels.items() for item, x in grades.items()
         )
+    if is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
+        # It needs DuckDB.
+        from keras_rank.reading.runs import judgments_of
+
+        columns = judgments_of(qrels).to_pydict().values()
+        return zip(*columns, strict=True)
+    advice = (
+        ". If it has a row for each judgment, pass `pandas.DataFrame(rows, columns="
+        "['query_id', 'item_id', 'label'])`, or `pandas.DataFrame(rows)` if the rows "
+        "have names"
+    )
+    raise ValueError(
+        "`qrels` should be a dict, a table, or the path of a file. Received: "
+        f"{type(qrels).__name__}" + advice * isinstance(qrels, Iterable)
+    )
 
 
-def _has_three(row: Any) -> bool:
-    """Whether it is a row of three fields without names."""
-    is_row = isinstance(row, list | tuple | np.ndarray) and not hasattr(row, "_fields")
-    return is_row and len(row) == 3
-
-
-def _checked(rows: Iterable[Any]) -> Iterator[_Row]:
-    for number, row in enumerate(rows):
-        if not all(isinstance(x, Hashable) for x in row[:2]):
-            raise ValueError(
-                "`qrels` should have rows of a query, an item and a grade. "
-                f"Received: {reprlib.repr(row)} as row {number}"
-            )
-        yield (f", in row {number}", *row)
-
-
-def _read(qrels: Any) -> Iterator[_Row]:
-    # It needs DuckDB.
-    from keras_rank.reading.runs import judgments_of
-
-    columns = judgments_of(qrels).to_pydict().values()
-    yield from (("", *row) for row in zip(*columns, strict=True))
-
-
-def _number(query: Any, item: Any, grade: Any, where: str) -> float:
-    is_odd = isinstance(grade, bytes | complex | np.complexfloating)
+def _number(query: Any, item: Any, grade: Any) -> float:
+    """Returns a grade as a float. Raises unless it is a finite number."""
+    is_odd = isinstance(grade, str | bytes | complex | np.complexfloating)
     is_odd |= getattr(grade, "shape", ()) != ()
     try:
         number = np.nan if is_odd else float(grade)
     except (TypeError, ValueError):
         number = np.nan
-    # Python reads 1_0 as 10. Only rows may come from a text.
-    is_odd |= isinstance(grade, str) and ("_" in grade or not where)
     is_odd |= isinstance(grade, int | np.integer) and abs(int(grade)) >= 2**53
     # Labels are of float32.
     if is_odd or not abs(number) <= LARGEST_NUMBER:
         raise ValueError(
             "`qrels` should have finite numbers as grades, and integers below 2**53. "
-            f"Received: {grade!r} for the item {item!r} of the query {query!r}{where}"
+            f"Received: {grade!r} for the item {item!r} of the query {query!r}"
         )
     return number
 

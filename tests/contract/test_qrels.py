@@ -37,11 +37,7 @@ def lines(line):
 
 FORMS = {
     "nested": lambda folder: QRELS,
-    "rows": lambda folder: ROWS,
-    "an iterator": lambda folder: iter(ROWS),
-    "an array": lambda folder: np.array(ROWS, dtype=object),
     "a frame": lambda folder: FRAME,
-    "its rows": lambda folder: FRAME.itertuples(index=False),
     "columns": lambda folder: FRAME.to_dict("list"),
     "files": lambda folder: [file(folder, "qrels", lines(TREC))],
     "a path as text": lambda folder: str(file(folder, "qrels.txt", lines(TREC))),
@@ -88,15 +84,15 @@ def test_what_is_missing_is_told():
 
 
 GRADES = "finite numbers as grades"
+AS_TABLE = ". If it has a row for each judgment, pass `pandas.DataFrame(rows, columns=["
 
 
 WRONG = [
     (QRELS, ["q1"], ITEMS, "judgments of other queries (2): 'q2', 'q3'"),
     (QRELS, ["q1", "q1"], ITEMS, "`query_ids` should hold each id once"),
-    ([*ROWS, ("q1", "d1", 3)], QUERIES, ITEMS, "item 'd1' twice for query 'q1'"),
-    ([("q1",)], QUERIES, ITEMS, "tuples of a query, an item and a number"),
-    ([(["q1"], "d1", 1)], QUERIES, ITEMS, "Received: (['q1'], 'd1', 1) as row 0"),
-    ([("q1", ["d1"], 1)], QUERIES, ITEMS, "Received: ('q1', ['d1'], 1) as row 0"),
+    (pandas.concat([FRAME, FRAME]), QUERIES, ITEMS, "Received twice: the item 'd"),
+    *((x, QUERIES, ITEMS, AS_TABLE) for x in (ROWS, iter(ROWS), FRAME.itertuples())),
+    (np.array(ROWS, object), QUERIES, ITEMS, f"Received: ndarray{AS_TABLE}"),
     ({"q1": "d1"}, QUERIES, ITEMS, "Received: 'd1', for the query 'q1'"),
     *(({"q1": {"d1": x}}, QUERIES, ITEMS, GRADES) for x in ("1", np.nan, 1e300)),
     ({"q1": {"d1": 2**60}}, QUERIES, ITEMS, f"{GRADES}, and integers below 2**53"),
@@ -105,7 +101,7 @@ WRONG = [
     (QRELS, QUERIES, np.array([ITEMS]), "Received: [['d1', 'd2', 'd3', 'd4']]"),
     (QRELS, QUERIES, [*ITEMS, ["d5"]], "`item_ids` should be a sequence of ids that"),
     (QRELS, "q1", ITEMS, "of ids. Received: a single id, 'q1'"),
-    (3, QUERIES, ITEMS, "`qrels` should be a dict, rows of a query, an item"),
+    (3, QUERIES, ITEMS, "`qrels` should be a dict, a table, or the path of a"),
     ({"q1": {"x": 0}}, ["q1"], ITEMS, "none of the 1 of `qrels`, 'x'"),
 ]
 
@@ -123,7 +119,7 @@ WRONG_FILES = [
     ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
     ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
     ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
-    ('[["q1", "d1", 1]]', 'number 1: ["q1", "d1", 1]'),
+    ('[["q1", "d1", 1]]', "Received: a list, in {}: write JSON lines"),
     ("q1 0 d1 1\n".encode("utf-16"), "text in UTF-8"),
 ]
 
@@ -140,8 +136,7 @@ def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
         if name.startswith("keras_rank.reading"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    for qrels in (QRELS, ROWS):
-        targets_from_qrels(qrels, QUERIES, ITEMS)
+    targets_from_qrels(QRELS, QUERIES, ITEMS)
     message = r"the extra `evaluation` installs: `pip install .duckdb>=2. pyarrow`"
     with pytest.raises(ImportError, match=message):
         targets_from_qrels(file(tmp_path, "qrels", lines(TREC)), QUERIES, ITEMS)

@@ -5,7 +5,6 @@ import re
 import keras
 import numpy as np
 import pytest
-from data_sets import Batches
 from epochs import evaluated
 
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, ListEvaluation
@@ -24,7 +23,6 @@ class OfPairs:
         self.model = model
 
     def predict(self, x, batch_size=None, verbose=0):
-        x = x["pairs"] if isinstance(x, dict) else x
         return self.model.predict(USERS, verbose=0)[x[:, 0], x[:, 1]]
 
 
@@ -45,16 +43,14 @@ def of_lists(model, targets=TARGETS, metrics=("mrr",), **arguments):
     return ListEvaluation(USERS, labels, metrics, **arguments)
 
 
-def of_batches(model, targets=TARGETS, metrics=("mrr",), sample_weight=None):
-    x = {"pairs": PAIRS, "user": PAIRS[:, 0]}
-    y = PAIRS[:, 1] == targets[PAIRS[:, 0]]
-    weights = [] if sample_weight is None else [sample_weight[PAIRS[:, 0]]]
-    batches, model = Batches(x, y, *weights), OfPairs(model)
-    return GroupedEvaluation(batches, None, "user", metrics, model=model)
+def of_row_weights(model, *given, sample_weight=None):
+    """With a weight for each row, where there are weights."""
+    weights = None if sample_weight is None else sample_weight[PAIRS[:, 0]]
+    return of_rows(model, *given, sample_weight=weights)
 
 
 FORMS = [of_catalogue, of_rows, of_lists]
-ALL = pytest.mark.parametrize("make", [*FORMS, of_batches])
+ALL = pytest.mark.parametrize("make", [*FORMS, of_row_weights])
 
 
 def build(**averaging):
@@ -218,7 +214,7 @@ def test_weights_that_are_none_are_warned_of(make):
     model = build()
     weights = np.array([1.0, np.nan, 1.0, -2.0, 0.0, 1.0])
     callback = make(model, sample_weight=weights)
-    times = ITEMS if make is of_batches else 1
+    times = ITEMS if make is of_row_weights else 1
     message = f"{2 * times} of {6 * times} weights that are negative or NaN, the first,"
     message += f" nan, in row {times}"
     with pytest.warns(UserWarning, match=message):

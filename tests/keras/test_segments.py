@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 import scipy.sparse
-from data_sets import SOURCES, Batches
 from epochs import Identity, evaluated
 
 from keras_rank import catalogue, functional, metrics
@@ -313,27 +312,8 @@ def test_a_label_for_each_row_is_that_of_its_list(rows):
     for wrong, message in (
         (by[1:], "`by` should have one value for each row. Received: 59 values for 60"),
         (np.stack([by, by], 1), r"`by` should have .* shape \(rows,\)"),
-        ("segment", "`by` should be the name of one input .* with arrays, values for"),
+        ("segment", "`by` should be an array with one value for each row of `x`. Not"),
         ([*by[1:], None], "`by` should be labels of one type, .* with None in row 59"),
     ):
         with pytest.raises(ValueError, match=message):
             of_rows(rows, ["mrr"], wrong)
-
-
-@pytest.mark.parametrize("source", [dict, *SOURCES])
-def test_a_column_of_inputs(rows, source):
-    scores, labels, ids, by = rows
-    metric = NDCG(k=3, shuffle_ties="average")
-    expected = of_rows(rows, [metric], by)
-    features = {"features": scores, "query": ids}
-    x, how = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
-    given = (x, labels) if source is dict else (source(x, labels), None)
-    callback = GroupedEvaluation(*given, "query", [metric], by="segment", **how)
-    assert evaluated(callback) == pytest.approx(expected)
-    # They are looked at before the first epoch.
-    missing = by.astype(object)
-    missing[3] = None
-    batches = Batches({**features, "segment": missing}, labels)
-    callback = GroupedEvaluation(batches, None, "query", ["mrr"], by="segment", **how)
-    with pytest.raises(ValueError, match=f"{OF_ONE_TYPE}.* in row 3"):
-        callback.on_train_begin()

@@ -1,4 +1,4 @@
-"""Judgments and runs as Python has them: rows, pairs, records, and any scalars."""
+"""Judgments and runs in memory: dicts, lists of ids, pairs, and any scalars."""
 
 import collections
 import decimal
@@ -20,41 +20,17 @@ def mrr(qrels, run, **arguments):
     return evaluate_run(qrels, run, ["mrr"], **arguments)["mrr"]
 
 
-# Pairs of a query and an item.
-
-JUDGED, FOUND = [(1, 7), (1, 9), (2, 3)], [(1, 5), (1, 9), (2, 3)]
-# Query 1 has 9 at rank 2, and query 2 has 3 at rank 1.
-OF_PAIRS = (1 / 2 + 1) / 2
-
-
-@pytest.mark.parametrize("convert", [int, str])
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
-def test_pairs_are_no_lists_of_ids(convert, order):
-    judged, found = ([tuple(map(convert, x)) for x in y] for y in (JUDGED, FOUND))
-    run = [found[i] for i in order]
-    scored = [(*pair, -i) for i, pair in enumerate(found)]
-    for qrels, other in (
-        (judged, run),
-        (judged, [*run, (found[0][0], convert(8))]),
-        (judged, scored),
-        ([(*pair, 1) for pair in judged], scored),
-        (judged, {q: [x for p, x in found if p == q] for q, _ in found}),
-        (judged, table("query_id item_id score", *zip(*scored, strict=True))),
-    ):
-        assert mrr(qrels, other) == OF_PAIRS
+# Lists of ids, and lists that may be rows of a query and an item.
 
 
 def table(names, *columns):
     return pd.DataFrame(dict(zip(names.split(), columns, strict=True)))
 
 
-BOTH_WAYS = [
-    "should be rows, which are tuples such as those of `map(tuple, run)`",
-    "in dicts, such as `dict(enumerate(run))`",
-]
+OF_ONE_TYPE = "`qrels` and `run` should be lists of the ids of each query, of one type"
 # Pairs of ids on both sides, whatever they are, and lists of several types.
 UNCLEAR = [
-    (JUDGED, FOUND),
+    ([(1, 7), (1, 9), (2, 3)], [(1, 5), (1, 9), (2, 3)]),
     ([(1, 5), (2, 6), (3, 7)], [(3, 5), (1, 9), (2, 8)]),
     ([("d1", "d2")], [("d2", "d3")]),
     ([(1, 7), (2, 3)], [(4, 5), (6, -1)]),
@@ -70,20 +46,22 @@ UNCLEAR = [
 @pytest.mark.parametrize(("judged", "found"), UNCLEAR)
 @pytest.mark.parametrize("convert", [list, lambda x: np.array(x, object)])
 def test_lists_that_may_be_rows(judged, found, convert):
-    """Say which they are by their types: tuples, or values of a dict."""
+    """Pass them as tables, or as values of a dict."""
     lists = [list(map(list, side)) for side in (judged, found)]
-    with raises(BOTH_WAYS[0]) as error:
+    with raises(OF_ONE_TYPE) as error:
         mrr(*map(convert, lists))
-    assert BOTH_WAYS[1] in str(error.value)
+    assert "in dicts, such as `dict(enumerate(run))`" in str(error.value)
+    table_of_rows = "columns=['query_id', 'item_id', 'score'])`"
+    assert f"`pandas.DataFrame(rows, {table_of_rows}" in str(error.value)
     for one, other in ((lists[0], found), (judged, lists[1])):
-        with raises("rows such as tuples of a query, an item and a number, or, on"):
+        with raises("If it has a row for each item, pass `pandas.DataFrame(rows, col"):
             mrr(one, other)
 
 
 def test_lists_of_two_ids_say_that_they_are_no_rows():
     judged, found = np.array([[1, 7], [2, 3]]), np.array([[7, 8], [4, 2]])
     for given in ((judged, found), (judged.tolist(), [*found])):
-        with raises(BOTH_WAYS[0]):
+        with raises(OF_ONE_TYPE):
             mrr(*given)
         assert mrr(*(dict(enumerate(x)) for x in given)) == (1 + 1 / 2) / 2
     # The other side has none.
@@ -105,135 +83,114 @@ def test_lists_of_ids():
         assert values == pytest.approx(np.mean(expected))
 
 
-# Rows of three and four fields.
+# Rows, of which pandas makes a table.
 
 Qrel = collections.namedtuple("Qrel", "query_id doc_id relevance iteration")
 ScoredDoc = collections.namedtuple("ScoredDoc", "query_id doc_id score")
-Reordered = collections.namedtuple("Reordered", "rating docno qid")
-Judged = collections.namedtuple("Judged", "query_id doc_id timestamp")
-Ranked = collections.namedtuple("Ranked", "query_id doc_id rank")
-Unknown = collections.namedtuple("Unknown", "topic passage grade")
-Odd = collections.namedtuple("Odd", "docno qid grade")
 QRELS = [("Q0", "D0", 0), ("Q0", "D1", 1), ("Q1", "D0", 0), ("Q1", "D3", 2)]
 RUN = [("Q0", "D0", 1.2), ("Q0", "D1", 1.0), ("Q1", "D0", 2.4), ("Q1", "D3", 3.6)]
+FRAMES = [
+    pd.DataFrame(rows, columns=["query_id", "item_id", number])
+    for rows, number in ((QRELS, "label"), (RUN, "score"))
+]
+NAMED = [Qrel(*x, "0") for x in QRELS], [ScoredDoc(*x) for x in RUN]
+ROWS = {
+    "tuples": (QRELS, RUN),
+    "tuples of tuples": (tuple(QRELS), tuple(RUN)),
+    "lists": ([list(x) for x in QRELS], [list(x) for x in RUN]),
+    "named tuples": NAMED,
+    "dicts": [x.to_dict("records") for x in FRAMES],
+    "structured arrays": [x.to_records(index=False) for x in FRAMES],
+}
+NAMED_ROWS = "named tuples", "dicts", "structured arrays"
 # D1 is at rank 2, and D3 at rank 1.
 NDCG = (1 / np.log2(3) + 1) / 2
 
 
-def turned(record):
-    return dict(reversed(record.items()))
-
-
-NUMBERED = pd.DataFrame(QRELS, columns=["query_id", "doc_id", "relevance"])
-
-RECORDS = NUMBERED.to_dict("records")
-ROWS = {
-    "tuples": (QRELS, RUN),
-    "iterators": (map(tuple, QRELS), iter(RUN)),
-    "named tuples": ([Qrel(*x, "0") for x in QRELS], [ScoredDoc(*x) for x in RUN]),
-    "as in TREC": ([(q, 0, d, y) for q, d, y in QRELS], RUN),
-    "in another order": ([Reordered(y, d, q) for q, d, y in QRELS], RUN),
-    "of a frame": (NUMBERED.itertuples(), RUN),
-    "records": (RECORDS, [ScoredDoc(*x)._asdict() for x in RUN]),
-    "records in other orders": ([RECORDS[0], *map(turned, RECORDS[1:])], RUN),
-    "beside dicts": (QRELS, {"Q0": {"D0": 2, "D1": 1}, "Q1": {"D0": 2, "D3": 3}}),
-    "beside other dicts": ({"Q0": {"D1": 1}, "Q1": {"D3": 2}}, iter(RUN)),
-    "beside lists": (QRELS, {"Q0": ["D0", "D1"], "Q1": ["D3", "D0"]}),
-}
-
-
 @pytest.mark.parametrize("form", ROWS)
-def test_rows(form):
-    assert evaluate_run(*ROWS[form], ["nDCG@10"])["nDCG@10"] == pytest.approx(NDCG)
+def test_rows_are_an_error_that_names_a_table(form):
+    names = [["query_id", "item_id", x] for x in ("label", "score")]
+    names = [None, None] if form in NAMED_ROWS else names
+    tables = []
+    for side, rows, columns in zip(("qrels", "run"), ROWS[form], names, strict=True):
+        end = f", columns={columns})" if columns else ")"
+        for other in ({"Q0": {"D1": 1}}, FRAMES[side == "qrels"]):
+            with raises(". If it has a row for each item, pass `pandas.DataFrame(row"):
+                mrr(**{"qrels": other, "run": other, side: rows})
+        with raises(f"`pandas.DataFrame(rows{end}`") as error:
+            mrr(**{"qrels": FRAMES[0], "run": FRAMES[1], side: rows})
+        assert f"`{side}` should be files (Parquet, CSV" in str(error.value)
+        tables.append(pd.DataFrame(rows, columns=columns))
+    assert evaluate_run(*tables, ["nDCG@10"])["nDCG@10"] == pytest.approx(NDCG)
+    if form != "lists":
+        with raises("`pandas.DataFrame(rows"):
+            mrr(*ROWS[form])
+    with raises("a row for each item, pass `pandas.DataFrame(rows)`"):
+        evaluate(ROWS[form][0], ["mrr"])
+    with raises("`pandas.DataFrame(rows, columns=['query_id', 'item_id', 'label'])`,"):
+        targets_from_qrels(ROWS[form][0], ["Q1", "Q0"], ["D0", "D1", "D3"])
+    targets = targets_from_qrels(tables[0], ["Q1", "Q0"], ["D0", "D1", "D3"])
+    assert targets["ids"].tolist() == [[2], [1]]
 
 
-def test_rows_of_ir_datasets():
-    formats = pytest.importorskip("ir_datasets").formats
-    pairs = ("a", "1"), ("a", "2"), ("b", "3")
-    qrels = [formats.TrecSubQrel("q", item, 1, topic) for item, topic in pairs]
-    found = evaluate_run(qrels, {"q": ["a"]}, ["strec@5"])
-    assert found["strec@5"] == pytest.approx(2 / 3)
+@pytest.mark.parametrize(
+    "rows", [iter(QRELS), map(tuple, QRELS), zip(*[QRELS], strict=True)]
+)
+def test_iterators_are_not_read(rows):
+    for side in ("qrels", "run"):
+        with raises("a row for each item, pass `pandas.DataFrame(rows, columns="):
+            mrr(**{"qrels": FRAMES[0], "run": FRAMES[1], side: rows})
+    with raises("a row for each item, pass `pandas.DataFrame(rows)`"):
+        evaluate(rows, ["mrr"])
+    assert next(rows)
 
 
-def test_integers_of_rows():
-    """As queries of one side and text of the other; in rows without names."""
-    assert mrr([(1, 0, 7, 1)], [("1", "7", 0.5), ("1", "8", 0.9)]) == 1 / 2
-    assert mrr({"1": {"7": 1}}, [(1, 8, 0.9), (1, 7, 0.5)]) == 1 / 2
-
-
-BAD_ROWS = [
-    ([("q", "d", 1, 2, 3)], "('q', 'd', 1, 2, 3) as number 0"),
-    ([("q", "d", 1), None], "Received: None as number 1"),
-    ([("q", "d", 1), ("q", "e")], "('q', 'e') as number 1"),
-    ([("q", "d", 1), ("q", None, 1)], "('q', None, 1) as number 1"),
-    ([(None, "d", 1)], "(None, 'd', 1) as number 0"),
-    ([(True, 7, 1)], "(True, 7, 1) as number 0"),
-    ([1, 2], "Received: 1 as number 0"),
-    (np.array([[1.0, 2.0, 3.0]]), "Received: [1.0, 2.0, 3.0] as number 0"),
+NO_SOURCES = [
+    ([1, 2], "Received: [1, 2]"),
+    ([], "Received: []"),
+    ([[1, 2, 3], [4, 5, 6]], "Received: [[1, 2, 3], [4, 5, 6]]"),
+    ([1, None], "Received: [1, None]"),
+    ([("q", "d", 1), None], "Received: [('q', 'd', 1), None]"),
+    (np.array([[1.0, 2.0, 3.0]]), "Received: [[1.0, 2.0, 3.0]]"),
     ({("q", "d", 1)}, "Received: a set"),
-    ([[1, 2, 3], [4, 5, 6]], "[1, 2, 3] as number 0"),
-    ({"a": ["x"]}.values(), "Received: ['x'] as number 0"),
-    (np.array([("q", "d")], [("a", "U1"), ("b", "U1")]), "a structured array, of"),
+    ({"a": ["x"]}.values(), "Received: dict_values([['x']])"),
     (np.array(7), "Received: a ndarray"),
-    ([("q", ["d"])], "('q', ['d']) as number 0"),
-    ([{"qid": "q", "docno": "d"}, {"qid": "q"}], "{'qid': 'q'} as number 1"),
 ]
 
 
 @pytest.mark.parametrize("side", ["qrels", "run"])
-@pytest.mark.parametrize(("rows", "message"), BAD_ROWS)
-def test_what_is_no_row(rows, message, side):
+@pytest.mark.parametrize(("source", "message"), NO_SOURCES)
+def test_what_is_no_source(source, message, side):
+    """Lists of ids among them, where the other side has none."""
     with raises(message) as error:
-        mrr(**{"qrels": {"q": ["d"]}, "run": {"q": ["d"]}, side: rows})
+        mrr(**{"qrels": {"q": ["d"]}, "run": {"q": ["d"]}, side: source})
     assert f"`{side}` should be files" in str(error.value)
-    assert "rows such as tuples of a query, an item and a number" in str(error.value)
+    assert "or, on both sides, lists of the ids of each query." in str(error.value)
 
 
 FINITE = "`qrels` should have a finite label in each row"
-
-
-WRONG_ROWS = [
-    ([("q", "d", "1")], RUN, "`label` should name a column of numbers"),
-    ([("q", "d", None)], RUN, FINITE),
-    ([("q", "d", np.nan)], RUN, FINITE),
-    ([("q", "d", pd.NaT)], RUN, FINITE),
+JUDGED = "query_id item_id label"
+WRONG = [
+    (table(JUDGED, ["q"], ["d"], [None]), FRAMES[1], FINITE),
+    (table(JUDGED, ["q"], ["d"], [np.nan]), FRAMES[1], FINITE),
+    (table(JUDGED, ["q"], ["d"], [pd.NaT]), FRAMES[1], FINITE),
     ({"a": ["x"]}, {"z": []}, "should have queries in common"),
     ({"a": ["x"]}, pd.DataFrame(), "`query` should name a column"),
-    ([], {"a": []}, "`qrels` should have rows"),
+    ([], [], "`qrels` should have rows"),
     ({1.5: ["a"]}, {1: ["a"]}, "DOUBLE in `qrels`, and BIGINT in `run`"),
-    ([(1, 2, 3, 4)], RUN, "Received: (1, 2, 3, 4) as number 0"),
-    ([(*x, "0") for x in QRELS], RUN, "Received: ('Q0', 'D0', 0, '0') as number 0"),
-    ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
-    ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
-    ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
-    (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
-    (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
-    (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
-    ([{"a": 1}], [{"a": 1}], "`query` should name a column. Received: query='query_"),
-    ([Unknown("Q0", "D0", 1)], RUN, "Known names are ['topic', 'passage', 'grade']"),
-    ([[1, 2, 3], (3, 4)], [[5], [3]], "should be rows, which are tuples"),
-    ([[1], [2]], [[1], {2: 1}], "should be rows, which are tuples"),
-    ([*np.array([("q", "d")], "U1,U1")], [["d"]], "should be rows, which are tuples"),
+    (FRAMES[0], table("query_id item_id rank", [1], [1], [1]), "`score` should name"),
+    ([[1, 2, 3], (3, 4)], [[5], [3]], "pass `pandas.DataFrame(rows, columns="),
+    ([[1], [2]], [[1], {2: 1}], "pass `pandas.DataFrame(rows, columns="),
+    ([*np.array([("q", "d")], "U1,U1")], [["d"]], "pass `pandas.DataFrame(rows)`"),
     ([{1}, {2}], [[1], {2}], "`run` should be a dict of columns"),
     ([[1]], np.array([[[1]]]), "`run` should be a dict of columns"),
 ]
 
 
-@pytest.mark.parametrize(("qrels", "run", "message"), WRONG_ROWS)
-def test_wrong_rows(qrels, run, message):
+@pytest.mark.parametrize(("qrels", "run", "message"), WRONG)
+def test_wrong_tables_and_lists(qrels, run, message):
     with raises(message):
         mrr(qrels, run)
-
-
-def test_iterators_that_were_read():
-    rows = iter(RUN)
-    next(rows)
-    # Without D0, which was read before.
-    assert mrr(QRELS, rows) == 1.0
-    for side in ("qrels", "run"):
-        given = {"qrels": QRELS, "run": RUN, side: rows}
-        with raises(f"`{side}` should have rows. Received: a list_iterator without"):
-            mrr(**given)
 
 
 # Judgments without labels.
@@ -268,8 +225,8 @@ FILES = {
 def test_files_without_labels(tmp_path, capsys, name):
     (tmp_path / name).write_text(FILES[name])
     run = [("q", "5", 0.9), ("q", "9", 0.8), ("r", "3", 0.1)]
-    assert mrr(tmp_path / name, run) == OF_PAIRS
     frame = table("qid docno score", *zip(*run, strict=True))
+    assert mrr(tmp_path / name, frame) == (1 / 2 + 1) / 2
     frame.to_csv(tmp_path / "run.csv", index=False)
     (tmp_path / "run").write_text("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in run))
     for other in ("run", "run.csv"):
@@ -291,7 +248,6 @@ NOTHING = {
     "a dict of dicts": lambda query: {query: {}},
     "a dict of arrays": lambda query: {query: np.array([])},
     "a dict": lambda _: {},
-    "a list": lambda _: [],
     "a frame": lambda _: pd.DataFrame({"query_id": [], "item_id": [], "score": []}),
     "a frame of columns": lambda _: pd.DataFrame(columns=["qid", "docno", "score"]),
     "columns of lists": lambda query: {"query_id": [query], "item_id": [[]]},
@@ -299,7 +255,6 @@ NOTHING = {
     "comments": "# nothing\n",
     "run.csv": "query_id,item_id,score\n",
     "run.json": "{}",
-    "list.json": "[]",
 }
 
 
@@ -351,7 +306,6 @@ def test_scalars_of_any_library(library):
     for scalar in SCALARS if library == "numpy" else of_library(library):
         qrels, run = {"q": {"a": scalar, "b": 0}}, {"q": {"a": scalar, "b": 2.5}}
         assert mrr(qrels, run) == 1 / 2
-        assert mrr([("q", "a", scalar), ("q", "b", 0)], run) == 1 / 2
         label = float(scalar.detach() if library == "torch" else scalar)
         if library != "torch" or not scalar.requires_grad:
             targets = targets_from_qrels(qrels, ["q"], ["a", "b"])
@@ -458,7 +412,6 @@ def test_some_of_the_queries_that_are_left_out():
 def test_ids_without_scores_have_none():
     for run, scores in (
         ({"q": ["a", "b"]}, [None, None]),
-        ([("q", "a"), ("q", "b")], [None, None]),
         ({"q": {"a": 0, "b": -1}}, [0.0, -1.0]),
     ):
         items = evaluate_run({"q": ["b"]}, run, ["mrr"], keep_items=5).ranking("q")
@@ -502,30 +455,10 @@ def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
 # The same judgments as targets.
 
 
-@pytest.mark.parametrize("form", ["named tuples", "records", "as in TREC"])
-def test_rows_as_targets(form):
-    rows = ROWS[form][0]
-    for qrels in (rows, iter(rows)):
-        found = targets_from_qrels(qrels, ["Q1", "Q0"], ["D0", "D1", "D3"])
-        assert found["ids"].tolist() == [[2], [1]]
-        assert found["labels"].tolist() == [[2.0], [1.0]]
-
-
-@pytest.mark.parametrize("empty", [[], (), {}, np.zeros((0, 3))])
-def test_no_judgments_as_targets(empty):
+def test_no_judgments_as_targets():
     with pytest.warns(UserWarning, match="without judgments"):
-        targets = targets_from_qrels(empty, ["q", "r"], ["a"])
+        targets = targets_from_qrels({}, ["q", "r"], ["a"])
     assert targets["ids"].tolist() == [[-1], [-1]]
-
-
-def test_pairs_as_targets():
-    for qrels in (JUDGED, iter(JUDGED)):
-        found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
-        assert found["ids"].tolist() == [[1, 2], [0, -1]]
-    with raises("Received: [1, 7] as number 0"):
-        targets_from_qrels(map(list, JUDGED), [1, 2], [3, 7, 9])
-    with raises("without any, as if it was read before"):
-        targets_from_qrels(iter([]), [1], [2])
 
 
 # Pairs of an item and a score for each query, as retrievers return them.
@@ -606,7 +539,7 @@ def test_what_is_no_pair(qrels, run, message):
 def test_the_first_or_the_highest_of_duplicate_judgments(tmp_path):
     (file,) = texts(tmp_path, qrels="q 0 a 0\nq 0 a 2\nq 0 b 1\n")
     ids = {"query_id": ["q"] * 3, "item_id": list("aab"), "label": [0, 2, 1]}
-    for qrels in (file, ids, [("q", *x) for x in zip("aab", (0, 2, 1), strict=True)]):
+    for qrels in (file, ids):
         with raises("`qrels` should have each item of a query once.") as error:
             mrr(qrels, {"q": ["a", "b"]})
         assert str(error.value).endswith(
@@ -632,7 +565,6 @@ OF_BYTES = {
     "arrays": ({"1": np.array([b"a"])}, {"1": np.array([b"x", b"a"])}),
     "in order": ([[b"a"]], [["x", "a", "b"]]),
     "one id each": ([b"a"], np.array([[b"x", b"a", b"b"]])),
-    "rows": ([(b"1", b"a", 1)], [("1", "x", 0.9), ("1", "a", 0.8)]),
     "columns": (
         table("query_id item_id label", [b"1"], [b"a"], [1]),
         {"1": ["x", "a"]},

@@ -429,8 +429,6 @@ MARKED = {
 COMPRESS = {
     "": bytes,
     ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
     ".zst": lambda x: pa.compress(x, "zstd", asbytes=True),
 }
 
@@ -446,6 +444,55 @@ def test_byte_order_marks_of_concatenated_files(tmp_path, form, compression, end
         found = evaluate_run(file, {"1": ["a"], "2": ["x", "b"]}, ["mrr"])
         assert found.per_list["query_id"].to_pylist() == ["1", "2"]
         assert found["mrr"] == 0.75
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".xz"])
+@pytest.mark.parametrize("form", ["", ".csv", ".json"])
+def test_other_compression_is_an_error(tmp_path, suffix, form):
+    compress = {".bz2": bz2.compress, ".xz": lzma.compress}[suffix]
+    file = tmp_path / f"rows{form}{suffix}"
+    file.write_bytes(compress(b"1 0 a 1\n"))
+    message = " should be text in UTF-8 or a table, and compressed by gzip or zstd only"
+    ending = f"with a name that ends in .gz or .zst. Received: {file}: decompress"
+    for call, argument in (
+        (lambda: evaluate(file, ["mrr"]), "rows"),
+        (lambda: evaluate_run(file, {"1": ["a"]}, ["mrr"]), "qrels"),
+        (lambda: evaluate_run({"1": ["a"]}, file, ["mrr"]), "run"),
+    ):
+        with raises(f"`{argument}`{message}") as error:
+            call()
+        assert ending in str(error.value)
+
+
+@pytest.mark.parametrize("text", ['[{"query_id": "1", "label": 1}]', "[]", "[[1, 2]]"])
+def test_lists_in_json_are_an_error(tmp_path, text):
+    (file,) = texts(tmp_path, **{"rows.json": text})
+    for call in (
+        lambda: evaluate(file, ["mrr"]),
+        lambda: evaluate_run(file, {"1": ["a"]}, ["mrr"]),
+        lambda: evaluate_run({"1": ["a"]}, file, ["mrr"]),
+    ):
+        with raises("should have one object in each line of JSON. Received: ") as error:
+            call()
+        advice = "write JSON lines, or pass `pandas.DataFrame(rows)`"
+        assert f"a list, in {file}: {advice}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("query_id,item_id,score\n1,a,.5\n", "CSV"),
+        ('{"1": {"a": 0.5}}', "JSON"),
+        ('{"query_id": "1", "item_id": "a", "score": 0.5}\n', "JSON"),
+    ],
+)
+def test_standard_input_is_a_trec_file(monkeypatch, text, form):
+    for side in ("qrels", "run"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        given = {"qrels": {"1": ["a"]}, "run": {"1": ["a"]}, side: "-"}
+        message = f"`{side}` should be a TREC file if it is standard input. Received: "
+        with raises(f"{message}{form}: write it to a file"):
+            evaluate_run(**given, metrics=["mrr"])
 
 
 def test_byte_order_marks_within_lines_are_errors(tmp_path):
