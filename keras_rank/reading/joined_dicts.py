@@ -110,7 +110,7 @@ class _Side:
         self.dicts, self.has_numbers = _dicts_of(name, source, columns)
         first = next(itertools.chain.from_iterable(self.dicts.values()), None)
         self.types = type(next(iter(self.dicts))), type(first)
-        _text_of([self.dicts], self.types[0])
+        _text_of([self.dicts], self.types[0]).encode()
         text = _text_of(self.dicts.values(), self.types[1])
         encoded = text.encode()
         if len(encoded) > len(text):
@@ -121,10 +121,11 @@ class _Side:
         values = itertools.chain.from_iterable(x.values() for x in self.dicts.values())
         numbers = pa.array([*values])
         _require(str(numbers.type) in ("double", "float", "int64"))
+        _require(numbers.null_count == 0)
         self.numbers = numbers.to_numpy()
         if numbers.type == pa.int64():
-            _require(bool(np.all(np.abs(self.numbers) < LARGEST_INTEGER)))
             self.numbers = self.numbers.astype("float64")
+            _require(bool(np.all(np.abs(self.numbers) < LARGEST_INTEGER)))
         ends = itertools.accumulate(map(len, self.dicts.values()))
         self._ends = dict(zip(self.dicts, ends, strict=True))
 
