@@ -101,15 +101,12 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
         return source
     query, item = columns.query, columns.item or ""
     number = getattr(columns, NUMBERS[name])
-    known = {query, item, columns.label, columns.score}
     keys = [x for each in dicts for x in each]
     values = [x for each in dicts for x in each.values()]
     if name == "run":
         values = list(map(_with_pairs, values))
     nested = [items for items in values if isinstance(items, Mapping | _Pairs)]
-    has_columns = len(nested) < len(values) and any(
-        key in known or _COLUMN.fullmatch(str(key)) for key in keys
-    )
+    has_columns = len(nested) < len(values) and names_columns(keys, columns)
     if has_columns and len(dicts) == 1:
         return source if isinstance(source, Mapping) else dicts[0]
     of_queries = list(zip(keys, values, strict=True))
@@ -128,6 +125,12 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
         if any(nested):
             found[number] = _numbers(name, of_queries)
     return table_of(name, found)
+
+
+def names_columns(keys: Iterable[Any], columns: Columns) -> bool:
+    """Returns whether a key of a dict is the name of a column, rather than a query."""
+    known = {columns.query, columns.item, columns.label, columns.score}
+    return any(key in known or _COLUMN.fullmatch(str(key)) for key in keys)
 
 
 def table_of(name: str, columns: Mapping[str, Any]) -> pa.Table:

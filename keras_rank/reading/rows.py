@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keras_rank.backends import Array
 from keras_rank.reading import engine, files, sources
@@ -34,7 +35,7 @@ _OF_NDEVAL = (
 # As C makes a float of a double: infinite beyond its range, but not if it is missing.
 _FLOAT = "coalesce(TRY_CAST(score AS FLOAT), CAST(score * 'inf'::DOUBLE AS FLOAT))"
 # The number of rows that are processed at a time.
-_ROWS_AT_A_TIME = 500_000
+ROWS_AT_A_TIME = 500_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Rows sorted by query, as a stream of Arrow batches.
+    """Rows sorted by query, as a stream of tables of whole lists.
 
     Their columns are `query`, `label` and `score`, `item` and `weight` if these were
     named, and the kept columns by number: `0`, `1`, ... With subtopics, also the labels
@@ -83,7 +84,7 @@ class Rows:
     the scores, and `place`, in which none are tied.
 
     Attributes:
-        batches: the batches, none of which is empty. A query may continue in the next.
+        tables: the tables, none of which is empty.
         left_out: the number of queries that were left out as they have no judgments,
             if known.
         some: a few of these.
@@ -95,7 +96,7 @@ class Rows:
         warnings: warnings about rows that may not be read as meant.
     """
 
-    batches: Iterator[pa.RecordBatch]
+    tables: Iterator[pa.Table]
     left_out: int | None = None
     some: Sequence[Any] = ()
     has_scores: bool = True
@@ -150,10 +151,10 @@ def read_rows(
     ends = np.cumsum(sizes) if len(sizes) > 1 else None
     read = [*ids, *kept, *numbers, *(["row"] if len(sizes) > 1 else [])]
     rows = engine.numbered(sources.union(tables))
-    batches = sorted_batches(rows, "rows", source, read, order)
+    lists = sorted_lists(rows, "rows", source, read, order, columns.query)
     hint = '; `duplicates="count"` counts each'
     twice = functools.partial(sources.received_twice, "rows", source, ids, hint=hint)
-    return Rows(batches, twice=twice, ends=ends, warnings=warnings)
+    return Rows(lists, twice=twice, ends=ends, warnings=warnings)
 
 
 def _only_name(role: str, given: str, names: Sequence[str]) -> str:
@@ -180,14 +181,15 @@ def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
     return np.where(is_item, np.maximum(labels, 0.0), -1.0)
 
 
-def sorted_batches(
+def sorted_lists(
     table: engine.Relation,
     argument: str,
     source: Any,
     names: Iterable[str],
     order: Order,
-) -> Iterator[pa.RecordBatch]:
-    """Yields the columns of rows, sorted by query and then in an order."""
+    query_name: str,
+) -> Iterator[pa.Table]:
+    """Yields the columns of whole lists, sorted by query and then in an order."""
     if order == "trec_eval-9":
         table = engine.query(table, f"SELECT * REPLACE ({_FLOAT} AS score) FROM source")
     columns = ", ".join(f'"{name}"' for name in names)
@@ -195,11 +197,20 @@ def sorted_batches(
     if "subtopics" in names and by == _OF_TREC_EVAL:
         columns, by = f"{columns}, {_OF_NDEVAL}", f"{_ID} DESC"
     rows = engine.query(table, f"SELECT {columns} FROM source ORDER BY query, {by}")
-    is_empty = True
+    rest: list[pa.RecordBatch] = []
     with files.errors_of(argument, source):
-        for batch in rows.to_arrow_reader(_ROWS_AT_A_TIME):
-            if batch.num_rows:
-                is_empty = False
-                yield batch
-    if is_empty:
+        for batch in rows.to_arrow_reader(ROWS_AT_A_TIME):
+            if batch["query"].is_null(nan_is_null=True).true_count:
+                raise ValueError(
+                    f"`query` should name a column without missing ids. Received: "
+                    f"query={query_name!r}, with a row without one"
+                )
+            # The last list may continue in the next batch.
+            found = pa.Table.from_batches([*rest, batch])
+            last = pc.index(found["query"], found["query"][-1]).as_py()
+            if last:
+                yield found.slice(0, last)
+            rest = found.slice(last).to_batches()
+    if not rest:
         raise files.no_rows(argument, source)
+    yield pa.Table.from_batches(rest)

@@ -1,22 +1,30 @@
 """Judgments and a run, joined as trec_eval joins them."""
 
+import contextlib
 import dataclasses
 import itertools
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from keras_rank.arguments import check_choice, check_flag
 from keras_rank.reading import files, in_order, lists, query_dicts, roles, sources
-from keras_rank.reading.engine import Connection, Relation, connect, numbered
+from keras_rank.reading.engine import (
+    Connection,
+    Relation,
+    connect,
+    connected,
+    numbered,
+)
+from keras_rank.reading.joined_dicts import NEED_TABLES, join_dicts
 from keras_rank.reading.layouts import layout_of
 from keras_rank.reading.merged_ids import warnings_of_ids
 from keras_rank.reading.names import KNOWN
 from keras_rank.reading.part import ColumnRef, Part, common_type, no_column
-from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
+from keras_rank.reading.rows import Columns, Order, Rows, sorted_lists
 from keras_rank.reading.text import NUMBERS, PLACE, CsvPart
 
 # The order of the rows of an item that a query has several times: the first row counts.
@@ -48,35 +56,58 @@ class Protocol:
         check_flag("ignore_identical_ids", self.ignore_identical_ids)
 
 
+@contextlib.contextmanager
 def read_run(
-    connection: Connection,
     qrels: Any,
     run: Any,
     columns: Columns,
     order: Order,
     protocol: Protocol,
-) -> Rows:
+    memory_limit: str | None = None,
+    keeps_items: bool = True,
+) -> Iterator[Rows]:
     """Joins judgments and a run. Items of only one have no score or no label.
 
     Args:
-        connection: a DuckDB.
         qrels: the judgments.
         run: the run.
         columns: the names of the columns, for tables.
         order: as in `read_rows`.
         protocol: which items and queries of the run count.
+        memory_limit: the memory to use. `None`: most of the available memory.
+        keeps_items: whether the items of the rows are needed.
     """
-    given = qrels, run
-    qrels, run, are_in_order = in_order.as_tables(qrels, run, columns)
+    judged, found, are_in_order = in_order.as_tables(qrels, run, columns)
     if protocol.ignore_identical_ids and are_in_order:
         raise ValueError(
             "`ignore_identical_ids` should be False for lists in the order of the "
             "queries, which name none: pass dicts by their ids. Received: True"
         )
-    sides = [
-        _side_of(connection, "qrels", qrels, columns, qrels is given[0]),
-        _side_of(connection, "run", run, columns, run is given[1]),
-    ]
+    rows = None
+    if memory_limit is None:
+        settings = protocol.missing, protocol.ignore_identical_ids, keeps_items
+        with contextlib.suppress(*NEED_TABLES):
+            rows = join_dicts(judged, found, columns, order, *settings)
+    if rows is not None:
+        yield rows
+        return
+    with connected(memory_limit) as connection:
+        sides = [
+            _side_of(connection, "qrels", judged, columns, judged is qrels),
+            _side_of(connection, "run", found, columns, found is run),
+        ]
+        yield _join(connection, sides, columns, order, protocol)
+
+
+def _join(
+    connection: Connection,
+    sides: Sequence["_Side"],
+    columns: Columns,
+    order: Order,
+    protocol: Protocol,
+) -> Rows:
+    """Joins judgments and a run in tables of DuckDB."""
+    qrels, run = sides[0].source, sides[1].source
     _require_given_columns(sides, columns)
     _create(connection, sides[0], columns, sides[1].names, protocol)
     names = ["query", "label", "score", "item"]
@@ -103,8 +134,8 @@ def read_run(
             "FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
-    batches = sorted_batches(rows, "qrels", qrels, names, order)
-    return Rows(batches, left_out, some, has_scores, warnings=found_warnings)
+    tables = sorted_lists(rows, "qrels", qrels, names, order, columns.query)
+    return Rows(tables, left_out, some, has_scores, warnings=found_warnings)
 
 
 def judgments_of(source: Any) -> pa.Table:

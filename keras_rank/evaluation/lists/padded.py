@@ -10,7 +10,6 @@ import numpy as np
 from keras import ops
 from scipy import stats
 
-from keras_rank import functional
 from keras_rank.arrays.limits import limits_of
 from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists import columns
@@ -217,7 +216,8 @@ def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
     is_judged = batch["judged"] > 0.0
     is_retrieved = is_item & is_found
-    scores = np.sort(np.where(is_retrieved, batch["score"], -np.inf), axis=1)[:, ::-1]
+    of_retrieved = np.where(is_retrieved, batch["score"], -np.inf)
+    scores = np.sort(of_retrieved, axis=1)[:, ::-1]
     retrieved = is_retrieved.sum(axis=1).astype(np.int32)
     tied = (scores[:, 1:] == scores[:, :-1]) & (scores[:, 1:] > -np.inf)
     found: Batch = {
@@ -229,7 +229,10 @@ def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     for k in sorted({metric.k for metric in metrics if metric.k is not None}):
         none = np.zeros(len(tied), bool)
         found[f"tied@{k}"] = tied[:, k - 1] if k <= tied.shape[1] else none
-        found[f"judged@{k}"] = _judged_share(batch, is_retrieved, k)
+        lowest = scores[:, min(k, scores.shape[1]) - 1, None]
+        found[f"judged@{k}"] = _judged_share(
+            is_judged, of_retrieved, lowest, retrieved, k
+        )
     # No order is better where all items were retrieved, and have the same label above
     # 0, or are all relevant to one of the metrics.
     lowest = np.min(batch["label"], axis=1, where=is_item, initial=np.inf)
@@ -241,18 +244,28 @@ def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     return found
 
 
-def _judged_share(batch: Batch, is_retrieved: Array, k: int) -> Array:
-    """The share of the first k items that have a label, NaN if there are none."""
-    if np.all(batch["judged"]):
-        return np.where(is_retrieved.any(axis=1), 1.0, np.nan).astype("float32")
-    labels = np.where(is_retrieved, batch["judged"], -1.0)
-    # With a column of padding, as lists of single items are warned of.
-    labels, scores = (
-        np.pad(x, [(0, 0), (0, 1)], constant_values=-1.0)
-        for x in (labels, batch["score"])
-    )
-    share = functional.precision(labels, scores, k=k, shuffle_ties="average")
-    return np.asarray(ops.convert_to_numpy(share))
+def _judged_share(
+    is_judged: Array, scores: Array, lowest: Array, retrieved: Array, k: int
+) -> Array:
+    """The share of the first k items that have a label, NaN if there are none.
+
+    Of tied items that are partly among the first k, as many are counted as on average.
+
+    Args:
+        is_judged: bool array of shape `(lists, size)`.
+        scores: array of the same shape, -inf for items that were not retrieved.
+        lowest: array of shape `(lists, 1)`. The lowest score among the first k items.
+        retrieved: int array of shape `(lists,)`. The number of retrieved items.
+        k: the cutoff.
+    """
+    is_above, is_tied = scores > lowest, (scores == lowest) & (scores > -np.inf)
+    above, tied = is_above.sum(axis=1), is_tied.sum(axis=1)
+    number = np.minimum(retrieved, k)
+    judged = (is_above & is_judged).sum(axis=1)
+    judged_tied = (is_tied & is_judged).sum(axis=1)
+    judged = judged + judged_tied * (number - above) / np.maximum(tied, 1)
+    share = np.where(number > 0, judged / np.maximum(number, 1), np.nan)
+    return np.asarray(share, "float32")
 
 
 def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:

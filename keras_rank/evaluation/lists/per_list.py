@@ -5,7 +5,7 @@ Columns whose names start with `health/` are read by `health`.
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -52,9 +52,15 @@ def table_of_run(
     progress: Progress | None = None,
 ) -> tuple[pa.Table, int | None]:
     """Returns one row per query of judgments, and the number of those left out."""
-    with connected(settings.memory_limit) as connection:
-        given = (qrels, run, settings.columns, settings.order, protocol)
-        rows = read_run(connection, *given)
+    with read_run(
+        qrels,
+        run,
+        settings.columns,
+        settings.order,
+        protocol,
+        settings.memory_limit,
+        settings.keep_items is not None,
+    ) as rows:
         table = _table_of(rows, settings, progress)
         known = {columns.LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
         known |= _with_warnings(rows)
@@ -85,7 +91,8 @@ class _Lists(NamedTuple):
     @classmethod
     def of(cls, queries: pa.Array) -> "_Lists":
         """The lists of rows sorted by query."""
-        groups = pc.run_end_encode(queries)
+        is_encoded = isinstance(queries, pa.RunEndEncodedArray)
+        groups = queries if is_encoded else pc.run_end_encode(queries)
         sizes = np.diff(groups.run_ends, prepend=0)
         of_row = np.repeat(np.arange(len(sizes)), sizes)
         return cls(groups.values, np.asarray(groups.run_ends) - sizes, sizes, of_row)
@@ -104,30 +111,12 @@ def _table_of(rows: Rows, settings: Settings, progress: Progress | None) -> pa.T
     """Returns one row per list, and reports the numbers of rows and lists done."""
     tables: list[pa.Table] = []
     rows_done = lists_done = 0
-    for whole in _whole_lists(rows, settings.columns.query):
+    for whole in rows.tables:
         tables.append(_table_of_lists(whole, settings, rows))
         rows_done, lists_done = rows_done + len(whole), lists_done + len(tables[-1])
         if progress is not None:
             progress(rows_done, lists_done)
     return pa.concat_tables(tables)
-
-
-def _whole_lists(rows: Rows, query_name: str) -> Iterator[pa.Table]:
-    """Yields the rows of whole lists: the last one may continue in the next batch."""
-    rest: list[pa.RecordBatch] = []
-    for batch in rows.batches:
-        if batch["query"].is_null(nan_is_null=True).true_count:
-            raise ValueError(
-                f"`query` should name a column without missing ids. Received: "
-                f"query={query_name!r}, with a row without one"
-            )
-        table = pa.Table.from_batches([*rest, batch])
-        last = pc.index(table["query"], table["query"][-1]).as_py()
-        if last:
-            yield table.slice(0, last)
-        rest = table.slice(last).to_batches()
-    if rest:
-        yield pa.Table.from_batches(rest)
 
 
 def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
@@ -173,8 +162,10 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     for name, values in _health_of_rows(rows, items, lists, source.ends).items():
         found[columns.HEALTH + name] = values
     if named.item is not None:
+        found[columns.HEALTH + "duplicates"] = np.zeros(len(lists.starts), np.int32)
+    if named.item is not None and source.twice:
         found[columns.HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
-        if twice and source.twice and settings.duplicates == "error":
+        if twice and settings.duplicates == "error":
             raise source.twice(twice)
     if settings.keep_items is not None:
         kept = (items["label"], items["score"], rows["item"].combine_chunks())

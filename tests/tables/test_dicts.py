@@ -1,0 +1,109 @@
+"""Judgments and runs in dicts, compared with tables of the same values."""
+
+import hypothesis
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+
+from keras_rank.evaluation import evaluate_run
+from keras_rank.metrics import MeanReciprocalRank
+from keras_rank.reading import runs
+
+METRICS = ["ndcg@3", "map", "P_2", "recall@5", "bpref", "num_ret", "judged@2"]
+# Ties, also in float32 only, scores that C compares as infinite, and small ones.
+SCORES = [
+    *(0.5, 0.5, 0.5 + 1e-12, -0.0, 0.0, 1.0, 1e300, 1e308, 1e-40, 5e-324, -1e-310),
+    *(float("inf"), -float("inf"), float("nan")),
+]
+LABELS = [0, 0, 1, 1, 2, 3, -1, -2]
+KINDS = {
+    "text": (str, [0, 1, 2, 10, 11, "b", "é", "\U0001f600", "ﬀ", ""]),
+    "integers": (int, [0, 1, 2, 3, 9, 10, 11, 100, -1, -20, 2**62]),
+}
+
+
+@st.composite
+def sides(draw):
+    """Judgments and a run with a query in common, and whether the run has scores."""
+    convert, ids = KINDS[draw(st.sampled_from(sorted(KINDS)))]
+    queries = st.sampled_from([convert(x) for x in (10, 9, 2, 1, 30)])
+    has_scores, has_labels = draw(st.booleans()), draw(st.booleans())
+    # Without numbers, -1 is padding.
+    ids = [convert(x) for x in ids if (has_scores and has_labels) or x != -1]
+    items = st.sampled_from(ids)
+    numbers = draw(
+        st.sampled_from([SCORES, SCORES[:6], [x / 8 for x in range(99)], [1, 2, 3]])
+    )
+    size = draw(st.sampled_from([2, 10]))
+    labels = st.sampled_from(LABELS if has_labels else [1])
+    judged = st.dictionaries(items, labels, max_size=size)
+    found = st.dictionaries(items, st.sampled_from(numbers), max_size=size)
+    qrels = draw(st.dictionaries(queries, judged, min_size=1))
+    run = draw(st.dictionaries(queries, found, min_size=1))
+    hypothesis.assume(any(qrels.get(query) for query in run) and any(run.values()))
+    return qrels, run, has_labels, has_scores
+
+
+def forms_of(qrels, run, has_labels, has_scores, data):
+    """The same judgments and run in the forms of dicts, and as tables."""
+    of_lists = st.sampled_from([list, tuple])
+    judged = qrels
+    if not has_labels:
+        convert = data.draw(st.sampled_from([list, tuple, set, frozenset]))
+        judged = {query: convert(items) for query, items in qrels.items()}
+    found = run
+    if not has_scores:
+        found = {query: data.draw(of_lists)(items) for query, items in run.items()}
+    elif data.draw(st.booleans()):
+        pair = data.draw(of_lists)
+        found = {
+            query: data.draw(of_lists)(map(pair, items.items()))
+            for query, items in run.items()
+        }
+    rows = [(q, x, y) for q, items in qrels.items() for x, y in items.items()]
+    of_qrels = pd.DataFrame(rows, columns=["query_id", "item_id", "label"])
+    kind = pa.string() if isinstance(rows[0][1], str) else pa.int64()
+    columns = {
+        "query_id": pa.array(list(run)),
+        "item_id": pa.array([list(x) for x in run.values()], pa.list_(kind)),
+    }
+    if has_scores:
+        scores = [list(x.values()) for x in run.values()]
+        columns["score"] = pa.array(scores, pa.list_(pa.float64()))
+    return judged, found, of_qrels, pa.table(columns)
+
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "rules": st.sampled_from(["trec_eval", "trec_eval-9", "keras"]),
+        "ties": st.sampled_from(["metric", "trec_eval"]),
+        "missing": st.just("skip"),
+        "unjudged": st.just("drop"),
+        "ignore_identical_ids": st.just(True),
+        "keep_items": st.integers(1, 3),
+    },
+)
+
+
+@hypothesis.settings(deadline=None, max_examples=150)
+@hypothesis.given(sides=sides(), settings=SETTINGS, data=st.data())
+def test_dicts_give_the_results_of_tables(sides, settings, data):
+    judged, found, *tables = forms_of(*sides, data)
+    metrics = [*METRICS]
+    if data.draw(st.booleans()):
+        metrics.append(MeanReciprocalRank(shuffle_ties=False, name="stable"))
+    expected = evaluate_run(*tables, metrics, **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        if any(x for q, items in sides[1].items() for x in items if str(x) != str(q)):
+            # No DuckDB is needed.
+            patch.delattr(runs, "connected")
+        result = evaluate_run(judged, found, metrics, **settings)
+    one, other = result.table, expected.table
+    assert one.schema.equals(other.schema, check_metadata=True)
+    for name in one.column_names:
+        values, wanted = one[name].to_pylist(), other[name].to_pylist()
+        assert repr(values) == repr(wanted), name
+    assert result.warnings == expected.warnings
+    assert repr(result.health()) == repr(expected.health())
