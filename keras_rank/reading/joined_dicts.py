@@ -122,7 +122,8 @@ class _Side:
         numbers = pa.array([*values])
         _require(str(numbers.type) in ("double", "float", "int64"))
         _require(numbers.null_count == 0)
-        self.numbers = numbers.to_numpy()
+        # Without -0.0, as in tables.
+        self.numbers = numbers.to_numpy() + 0
         if numbers.type == pa.int64():
             self.numbers = self.numbers.astype("float64")
             _require(bool(np.all(np.abs(self.numbers) < LARGEST_INTEGER)))

@@ -23,7 +23,13 @@ from keras_rank.reading.joined_dicts import NEED_TABLES, join_dicts
 from keras_rank.reading.layouts import layout_of
 from keras_rank.reading.merged_ids import warnings_of_ids
 from keras_rank.reading.names import KNOWN
-from keras_rank.reading.part import ColumnRef, Part, common_type, no_column
+from keras_rank.reading.part import (
+    LARGEST_INTEGER,
+    ColumnRef,
+    Part,
+    common_type,
+    no_column,
+)
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_lists
 from keras_rank.reading.text import NUMBERS, PLACE, CsvPart
 
@@ -129,9 +135,11 @@ def _join(
         left_out, some = _left_out(connection)
         queries = "run" if protocol.missing == "skip" else "qrels"
         rows = connection.sql(
-            f"SELECT {', '.join(names)}, of_run.row FROM "
+            # Items that were not retrieved follow, in the order of the judgments.
+            f"SELECT {', '.join(names)}, "
+            f"coalesce(of_run.row, of_qrels.row + {LARGEST_INTEGER}) AS row FROM "
             f"(SELECT * FROM qrels WHERE query IN (SELECT query FROM {queries})) "
-            "FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
+            "AS of_qrels FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
     tables = sorted_lists(rows, "qrels", qrels, names, order, columns.query)

@@ -19,7 +19,8 @@ SCORES = [
 LABELS = [0, 0, 1, 1, 2, 3, -1, -2]
 KINDS = {
     "text": (str, [0, 1, 2, 10, 11, "b", "é", "\U0001f600", "ﬀ", ""]),
-    "integers": (int, [0, 1, 2, 3, 9, 10, 11, 100, -1, -20, 2**62]),
+    # In lists, -1 is padding.
+    "integers": (int, [0, 1, 2, 3, 9, 10, 11, 100, -2, -20, 2**62]),
 }
 
 
@@ -61,7 +62,8 @@ def forms_of(qrels, run, has_labels, has_scores, data):
             query: data.draw(of_lists)(map(pair, items.items()))
             for query, items in run.items()
         }
-    rows = [(q, x, y) for q, items in qrels.items() for x, y in items.items()]
+    # In the order of the sets, if there are any.
+    rows = [(q, x, qrels[q][x]) for q, items in judged.items() for x in items]
     of_qrels = pd.DataFrame(rows, columns=["query_id", "item_id", "label"])
     kind = pa.string() if isinstance(rows[0][1], str) else pa.int64()
     columns = {
