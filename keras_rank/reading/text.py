@@ -6,6 +6,7 @@ Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 import abc
 import contextlib
 import csv
+import functools
 import io
 import itertools
 import re
@@ -13,7 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from keras_rank.reading import files, layouts
@@ -162,14 +165,15 @@ class TextPart(Part):
 
     def _contains(self, *texts: bytes) -> bool:
         """Returns whether the file, after a line feed, contains one of short texts."""
+        return any(text in block for block in self._blocks() for text in texts)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yields a line feed and the file. Each block starts with the last byte."""
         last = b"\n"
         with files.opened(self.file) as stream:
             while block := stream.read(_BLOCK):
-                block = last + block
-                if any(text in block for text in texts):
-                    return True
+                yield (block := last + block)
                 last = block[-1:]
-        return False
 
     def _lines(self) -> Relation:
         """Returns each `line` and the number of its `row`."""
@@ -249,6 +253,7 @@ class LinesPart(TextPart):
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
         (line, *_) = [*layouts.lines_of(self.first), ""]
+        self._first_line = line
         width, number = len(layouts.fields_of(line)), NUMBERS[self.argument]
         self.fields = _FIELDS[self.argument]
         are_names = not set(sought).isdisjoint(map(layouts.plain_name, line.split()))
@@ -274,6 +279,60 @@ class LinesPart(TextPart):
         others = f'"0" NOT IN {(*NO_ITERATION, "")}'
         return not self.read([1]).filter(others).limit(1).fetchall()
 
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
+        """Reads plain lines with Arrow, which takes a fifth of the time of DuckDB."""
+        if all(self.fields) and self._separator:
+            # DuckDB reads other numbers, and names the lines that are wrong.
+            with contextlib.suppress(pa.ArrowException):
+                return self._plain_rows(sought, types)
+        return super().select(sought, types)
+
+    @functools.cached_property
+    def _separator(self) -> str | None:
+        """The space or tab that separates the fields of plain lines.
+
+        These are ASCII, without comments and empty fields. It is `None` for others.
+        """
+        separator = "\t" if "\t" in self._first_line else " "
+        ends = np.zeros(256, bool)
+        ends[[ord(separator), ord("\n")]] = True
+        others = [x.encode() for x in {*" \t\r\f"} - {separator}] + [b"\n#"]
+        for block in self._blocks():
+            are_ends = ends[np.frombuffer(block, np.uint8)]
+            # The first block starts with the end of a line.
+            has_empty = bool((are_ends[1:] & are_ends[:-1]).any())
+            has_others = any(text in block for text in others)
+            if has_empty or has_others or not block.isascii():
+                return None
+        return separator
+
+    def _plain_rows(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
+        """Returns columns of plain lines. Raises `ArrowInvalid` for other numbers."""
+        read = {key: str(self.place(column)) for key, column in sought.items()}
+        of_arrow = {
+            read[key]: pa.float64() if type_ == "DOUBLE" else pa.string()
+            for key, type_ in types.items()
+        }
+        width = len(layouts.fields_of(self._first_line))
+        with files.opened(self.file) as stream:
+            table = arrow_csv.read_csv(
+                stream,
+                arrow_csv.ReadOptions(
+                    column_names=list(map(str, range(width))), block_size=_BLOCK
+                ),
+                arrow_csv.ParseOptions(delimiter=self._separator, quote_char=False),
+                arrow_csv.ConvertOptions(
+                    column_types=of_arrow,
+                    include_columns=list(of_arrow),
+                    null_values=[],
+                ),
+            )
+        for name, type_ in of_arrow.items():
+            if type_ == pa.float64() and not pc.all(pc.is_finite(table[name])).as_py():
+                raise pa.ArrowInvalid("numbers that are not finite")
+        columns = [table[read[key]] for key in sought]
+        return self.connection.from_arrow(pa.table(columns, [*sought]))
+
     def scan(self, places: Sequence[int]) -> Relation:
         is_whole = self._is_whole()
         texts = ", ".join(
@@ -285,7 +344,7 @@ class LinesPart(TextPart):
 
     def warnings(self) -> list[str]:
         """Counts the comments that have all fields, as if an id started with `#`."""
-        if not self._contains(b"\n#", b"\r#"):
+        if self._separator or not self._contains(b"\n#", b"\r#"):
             return []
         # A `#` followed by white space is no id.
         is_like = f"{self._is_whole()} AND fields[1] <> '#'"

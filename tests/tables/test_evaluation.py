@@ -103,7 +103,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     rows, names = rows_of(digits=0), ["ndcg@5", "map"]
     arguments = {"weight": "item_weight", "keep": ["market"]}
     expected = evaluate(rows, names, **arguments)
-    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("keras_rank.reading.rows.ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(padded, "_POSITIONS", 40)
     found = evaluate(rows, names, **arguments)
     assert found.per_list.equals(expected.per_list)

@@ -77,7 +77,7 @@ def test_the_number_of_nulls_is_that_of_fit(tmp_path, monkeypatch, suffix):
         found = evaluate(source, NAMES).to_dict()
         np.testing.assert_allclose([*found.values()], expected, rtol=1e-6)
     whole = evaluate(table, NAMES, item="item_id", keep_items=3)
-    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 5)
+    monkeypatch.setattr("keras_rank.reading.rows.ROWS_AT_A_TIME", 5)
     parts = evaluate(table, NAMES, item="item_id", keep_items=3)
     assert parts.table.equals(whole.table)
     assert str(parts) == str(whole)
