@@ -89,7 +89,8 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-@hypothesis.settings(deadline=None, max_examples=150)
+@pytest.mark.slow
+@hypothesis.settings(deadline=None, max_examples=100)
 @hypothesis.given(sides=sides(), settings=SETTINGS, data=st.data())
 def test_dicts_give_the_results_of_tables(sides, settings, data):
     judged, found, *tables = forms_of(*sides, data)
