@@ -1,10 +1,12 @@
 """Arrays with one value for each row: labels, ids, weights and segments."""
 
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
 from keras_rank.callbacks.segments import BY
 from keras_rank.lists.groups import ids_of, labels_of, rows_of
@@ -30,6 +32,8 @@ def column(argument: str, value: Any, rows: int | None = None) -> Array:
             f"pass `np.concatenate([{place} for x, y in data_set])`. Received: "
             f"{argument}={reprlib.repr(value)}"
         )
+    if not isinstance(value, Sequence) and not hasattr(value, "shape"):
+        raise unaccepted(argument, "an array or a list of values for rows", value)
     if argument in (LABELS, WEIGHTS):
         value = rows_of(argument, backend.for_numpy(value))
     flat = _flat(argument, value)
@@ -50,7 +54,7 @@ def _flat(argument: str, value: Any) -> Any:
     """Drops the last axis of size 1 of a column, which Keras and data sets add."""
     shape = tuple(getattr(value, "shape", (0,)))
     if len(shape) > 1 and set(shape[1:]) == {1}:
-        return value.reshape(-1) if hasattr(value, "reshape") else value[:, 0]
+        return value.reshape(-1) if hasattr(value, "reshape") else np.ravel(value)
     if len(shape) != 1:
         raise ValueError(
             f"`{argument}` should have one value for each row, in the shape (rows,) or "

@@ -335,7 +335,9 @@ class Evaluation(Mapping[str, float]):
         how = How.of(by, cluster, confidence, test, correction)
         of_baseline = None if baseline is None else _values_of("baseline", baseline)
         page = Page(self._values, of_baseline, how, title, names)
-        file.write_text(page.html(), "utf-8")
+        # Before the file is opened, so that an error leaves it as it is.
+        content = page.html().encode("utf-8")
+        file.write_bytes(content)
 
     def plot(
         self,

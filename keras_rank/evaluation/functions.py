@@ -123,7 +123,7 @@ def evaluate(
         raise ValueError(
             "`score` should be one column, the scores of one model. Evaluate each, and "
             "compare these: `found = {name: evaluate(..., score=name) for name in "
-            f"{list(score)}}}`, `compare(found.pop({score[:1][0]!r}), found)`. "
+            "names}`, `compare(found.pop(names[0]), found)`. "
             f"Received: score={score!r}"
         )
     columns = Columns(query, label, score, item, weight, _names("keep", keep))
@@ -299,9 +299,9 @@ def evaluate_run(
 
 
 def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
-    names = [names] if isinstance(names, str) else list(names or [])
-    if all(isinstance(name, str) for name in names):
-        return tuple(dict.fromkeys(names))
+    found = [names] if isinstance(names, str) else names or []
+    if isinstance(found, Sequence) and all(isinstance(name, str) for name in found):
+        return tuple(dict.fromkeys(found))
     raise ValueError(
         f"`{argument}` should be names of columns. Received: {argument}={names!r}"
     )

@@ -88,6 +88,10 @@ def parts_of_files(
 
 
 def _without_half(field: pa.Field) -> pa.Field:
-    """The field in float32 if it is in float16, which DuckDB does not have."""
-    is_half = pa.types.is_float16(field.type)
-    return field.with_type(pa.float32()) if is_half else field
+    """Returns a field in float32 if it is in float16, which DuckDB does not have."""
+    if pa.types.is_float16(field.type):
+        return field.with_type(pa.float32())
+    is_list = pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
+    if is_list and pa.types.is_float16(field.type.value_type):
+        return field.with_type(pa.large_list(pa.float32()))
+    return field

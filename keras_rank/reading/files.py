@@ -32,13 +32,17 @@ _ENOUGH = 2**14
 # The number of characters of a line that messages show.
 _SHOWN = 300
 _ERRORS = (
-    *(duckdb.Error, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError),
-    *(OSError, EOFError, RecursionError),
+    *(duckdb.Error, pa.ArrowException, json.JSONDecodeError, UnicodeError),
+    *(OSError, EOFError, OverflowError, RecursionError),
 )
 # The byte order marks of UTF-8 at the start of a line.
 _MARKS = re.compile(rb"(?<=[\r\n])(?:%b)+" % codecs.BOM_UTF8)
 # The starts of lines in DuckDB's errors that advise its own users.
 _ADVICE = ("Possible", "Potential", "If you are trying", "Try ")
+
+
+class Content(bytes):
+    """The content of a file that was read from standard input."""
 
 
 def format_of(file: str | bytes) -> str:
@@ -115,9 +119,11 @@ def opened(file: str | bytes) -> TextStream:
 
 
 def beginning(file: str | bytes) -> bytes:
-    """The first bytes of a file."""
+    """Returns the first bytes of a file, without blocks of white space."""
     with opened(file) as stream:
-        return bytes(stream.read(_BEGINNING))
+        while (first := bytes(stream.read(_BEGINNING))).isspace():
+            pass
+        return first
 
 
 def text_of(argument: str, file: str | bytes) -> str:
@@ -145,7 +151,8 @@ def text_of(argument: str, file: str | bytes) -> str:
             f"or zstd only, with a name that ends in {' or '.join(_COMPRESSED)}. "
             f"Received: {named(file)}: decompress or convert it"
         )
-    end = re.compile("[\r\n]").search(text, _ENOUGH)
+    blank = len(text) - len(text.lstrip())
+    end = re.compile("[\r\n]").search(text, blank + _ENOUGH)
     return text[: end.end()] if end else text
 
 
@@ -153,7 +160,7 @@ def are_files(source: Any) -> bool:
     """Whether a source is a path, or a list of paths, or read from standard input."""
     if isinstance(source, Sequence) and not isinstance(source, str | bytes):
         return bool(source) and all(isinstance(x, str | os.PathLike) for x in source)
-    return isinstance(source, str | bytes | os.PathLike)
+    return isinstance(source, str | Content | os.PathLike)
 
 
 def files_of(argument: str, source: Any) -> list[Any]:

@@ -5,6 +5,7 @@ in its own dict, and ids are compared as text only if scores tie.
 """
 
 import array
+import collections
 import heapq
 import itertools
 import re
@@ -20,7 +21,7 @@ from keras_rank.reading import files
 from keras_rank.reading.engine import connect
 from keras_rank.reading.merged_ids import warnings_of_ids
 from keras_rank.reading.part import LARGEST_INTEGER
-from keras_rank.reading.query_dicts import names_columns
+from keras_rank.reading.query_dicts import names_columns, unpadded
 from keras_rank.reading.rows import ROWS_AT_A_TIME, Columns, Order, Rows
 
 # A dict of items and numbers for each query.
@@ -33,6 +34,10 @@ _ASCII_SEPARATORS = b"\t\n\v\f\r\x1c\x1d\x1e\x1f []{}(),;|"
 # Backends may rank scores of a smaller size as 0.
 _SMALLEST = limits_of("float32").smallest_normal
 _NAN = float("nan")
+# Types of dicts, whose methods return the values that they hold.
+_DICTS: set[type] = {
+    *(dict, collections.Counter, collections.OrderedDict, collections.defaultdict)
+}
 
 
 def join_dicts(
@@ -118,8 +123,11 @@ class _Side:
         else:
             others = encoded.translate(None, _ASCII_SEPARATORS)
             self.has_separators = len(others) < len(encoded)
-        values = itertools.chain.from_iterable(x.values() for x in self.dicts.values())
-        numbers = pa.array([*values])
+        values = [x for items in self.dicts.values() for x in items.values()]
+        types: set[type] = {*map(type, values)}
+        # Arrow would read containers too.
+        _require(all(issubclass(x, int | float | np.number) for x in types))
+        numbers = pa.array(values)
         _require(str(numbers.type) in ("double", "float", "int64"))
         _require(numbers.null_count == 0)
         # Without -0.0, as in tables.
@@ -139,13 +147,17 @@ class _Side:
 
 def _text_of(ids_of_queries: Iterable[Collection[Any]], type_: type) -> str:
     """Returns ids as one text, which is empty for integers. Raises for other types."""
-    if type_ is str:
-        return "".join(map("".join, ids_of_queries))
+    _require(type_ in (str, int))
+    texts = []
     for ids in ids_of_queries:
-        _require({*map(type, ids)} <= {int})
-        # Raises for integers of more than 64 bits.
-        array.array("q", ids)
-    return ""
+        # The texts of subclasses, such as members of enumerations, may be others.
+        _require({*map(type, ids)} <= {type_})
+        if type_ is str:
+            texts.append("".join(ids))
+        else:
+            # Raises for integers of more than 64 bits.
+            array.array("q", ids)
+    return "".join(texts)
 
 
 def _warnings_of(sides: Mapping[str, "_Side"]) -> list[str]:
@@ -172,10 +184,10 @@ def _dicts_of(name: str, source: Any, columns: Columns) -> tuple[_Dicts, bool]:
 
     Raises `TypeError` for other values and duplicate items, which tables read.
     """
-    _require(isinstance(source, dict) and bool(source))
+    _require(type(source) in _DICTS and bool(source))
     values = [*source.values()]
     types: set[type] = {*map(type, values)}
-    if all(issubclass(x, dict) for x in types):
+    if types <= _DICTS:
         return source, True
     accepted = {list, tuple} if name == "run" else {list, tuple, set, frozenset}
     _require(types <= accepted and not names_columns(source, columns))
@@ -183,10 +195,10 @@ def _dicts_of(name: str, source: Any, columns: Columns) -> tuple[_Dicts, bool]:
     are_pairs = name == "run" and {*map(type, ids)} <= {list, tuple}
     if are_pairs:
         ids = [x[0] if len(x) == 2 else None for x in ids]
+    _require({*map(type, ids)} in ({str}, {int}))
     is_padded = not are_pairs and -1 in ids
     if is_padded:
-        values = [_unpadded(x) for x in values]
-    _require({*map(type, ids)} in ({str}, {int}))
+        values = [unpadded(x) for x in values]
     if are_pairs:
         dicts = [dict(items) for items in values]
     elif name == "run":
@@ -196,14 +208,6 @@ def _dicts_of(name: str, source: Any, columns: Columns) -> tuple[_Dicts, bool]:
     has_padding = is_padded and any(-1 in items for items in dicts)
     _require(not has_padding and sum(map(len, dicts)) == sum(map(len, values)))
     return dict(zip(source, dicts, strict=True)), are_pairs
-
-
-def _unpadded(ids: Any) -> Any:
-    """Returns ids without -1 at their end."""
-    if isinstance(ids, set | frozenset) or -1 not in ids:
-        return ids
-    number = ids.index(-1)
-    return ids[:number] if {*ids[number:]} == {-1} else ids
 
 
 def _chunks_of(

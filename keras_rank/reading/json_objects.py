@@ -108,4 +108,8 @@ def json_of(file: str | bytes) -> Any:
         return found
 
     with files.opened(file) as stream:
-        return json.loads(stream.read(), object_pairs_hook=of_pairs)
+        try:
+            return json.loads(stream.read(), object_pairs_hook=of_pairs)
+        except ValueError as error:
+            # Such as that of an integer with too many digits.
+            raise pa.ArrowInvalid(str(error)) from error

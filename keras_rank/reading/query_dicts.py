@@ -69,10 +69,18 @@ def plain(x: Any) -> Any:
     if type(x) in (int, float) or is_other or not is_scalar:
         return x
     # Tensors may have no value yet.
-    with contextlib.suppress(TypeError, ValueError, RuntimeError):
+    with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         number = float(x.detach() if hasattr(x, "detach") else x)
         return int(x) if number.is_integer() else number
     return x
+
+
+def unpadded(ids: Any) -> Any:
+    """Returns ids without -1 at their end."""
+    if isinstance(ids, Set) or -1 not in ids:
+        return ids
+    number = ids.index(-1)
+    return ids[:number] if {*ids[number:]} == {-1} else ids
 
 
 def is_id(x: Any) -> bool:
@@ -137,7 +145,7 @@ def table_of(name: str, columns: Mapping[str, Any]) -> pa.Table:
     """A table of columns, with the scalars of any library."""
     try:
         return pa.table({key: _array(values) for key, values in columns.items()})
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise ValueError(
             f"`{name}` should have ids of one type, integers below 2**63 or text, and "
             f"numbers. Received: {' '.join(str(error).split())}"
@@ -154,6 +162,11 @@ def _array(values: Any) -> Any:
 def _numbers(name: str, of_queries: Iterable[tuple[Any, Any]]) -> Any:
     """The numbers of the items of each query, none where nothing was found."""
     pairs = [(query, _pairs_of(items)) for query, items in of_queries]
+    for query, items in pairs:
+        for item, value in items:
+            if isinstance(value, Mapping):
+                # Arrow would read it too, or end the process if it contains itself.
+                raise _no_number(name, query, item, value)
     with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
         found = pa.array([[x for _, x in items] for _, items in pairs])
         if any(is_kind(found.type.value_type) for is_kind in _KINDS):
@@ -170,13 +183,9 @@ def _pairs_of(items: Any) -> Any:
 
 def _with_pairs(items: Any) -> Any:
     """Returns a list of pairs of an item and a number as one, and others unchanged."""
-    pairs = () if isinstance(items, Mapping) else listed(items)
-    if not isinstance(pairs, list | tuple) or not _is_list(
-        listed(next(iter(pairs), 0))
-    ):
+    if not _is_list(items) or not _is_list(next(iter(items), None)):
         return items
-    pairs = [listed(x) for x in pairs]
-    return _Pairs(pairs) if all(map(_is_pair, pairs)) else items
+    return _Pairs(items) if all(map(_is_pair, items)) else items
 
 
 def _is_list(x: Any) -> bool:
@@ -195,7 +204,11 @@ def _number(name: str, query: Any, item: Any, value: Any) -> Any:
     number = plain(value)
     if number is None or type(number) in (int, float):
         return number
-    raise ValueError(
+    raise _no_number(name, query, item, value)
+
+
+def _no_number(name: str, query: Any, item: Any, value: Any) -> ValueError:
+    return ValueError(
         f"`{name}` should have a number for each item. Received: "
         f"{reprlib.repr(value)} for the item {item!r} of the query {query!r}"
     )
@@ -209,6 +222,10 @@ def _rows_of_subtopics(of_queries: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
             raise no_subtopics(f"{reprlib.repr(subtopics)}, for the query {query!r}")
         for subtopic, items in subtopics.items():
             ids = _ids_of("qrels", query, items, should_be_empty=False)
+            if not isinstance(items, Mapping):
+                ids = unpadded(ids)
+                if -1 in ids:
+                    raise not_understood("qrels", query, items)
             labels = items.values() if isinstance(items, Mapping) else [1] * len(ids)
             for item, label in zip(ids, labels, strict=True):
                 yield query, subtopic, item, _number("qrels", query, item, label)

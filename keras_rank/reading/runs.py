@@ -411,8 +411,8 @@ def _left_out(connection: Connection) -> tuple[int, list[Any]]:
     if common == 0 < in_run:
         raise ValueError(
             "`qrels` and `run` should have queries in common. Received: none, "
-            f"with judgments of queries such as {one!r} and a run of queries such as "
-            f"{other!r}"
+            f"with judgments of queries such as {files.shortened(repr(one))} and a run "
+            f"of queries such as {files.shortened(repr(other))}"
         )
     return int(in_run - common), some or []
 
@@ -467,7 +467,7 @@ def _standard_input(name: str) -> bytes:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
     # A stream of text that took its place may have no bytes.
     read = getattr(sys.stdin, "buffer", sys.stdin).read()
-    content = read.encode() if isinstance(read, str) else bytes(read)
+    content = files.Content(read.encode() if isinstance(read, str) else read)
     layout = layout_of(name, content)
     if layout not in ("lines", "nothing"):
         raise ValueError(

@@ -4,7 +4,8 @@ A column is found by its exact name. Several files are read in types that lose n
 information, or not at all. Ids are read as written.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -120,9 +121,16 @@ def _tabular(argument: str, source: Any) -> Any:
         raise not_understood(argument, files.named(source) + _OF_QUERIES)
     try:
         if isinstance(source, Mapping):
+            for name, values in source.items():
+                if isinstance(values, str | bytes | Set):
+                    raise not_understood(
+                        argument,
+                        f"the column {name!r} as {reprlib.repr(values)}, which should "
+                        "be a list or an array",
+                    )
             source = {name: _flat(values) for name, values in source.items()}
         return pa.table(source)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(str(error)) from error
 
 

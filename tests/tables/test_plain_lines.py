@@ -77,6 +77,7 @@ def rows_of(connection, name, text):
 @pytest.mark.slow
 @hypothesis.settings(deadline=None, max_examples=100)
 @hypothesis.given(content=contents())
+@hypothesis.example(content=("qrels", "q\t0\td\t1\t"))
 @hypothesis.example(content=("run", "q Q0 d 1 0.5\nq  d 1 0.5 t\n"))
 @hypothesis.example(content=("run", "q Q0 d 1 0.5 t\n\tQ0 e 2 0.4 t\n"))
 def test_plain_lines_are_read_alike(content, connection):

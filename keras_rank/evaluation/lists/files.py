@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from keras_rank.reading import engine
+from keras_rank.reading.files import errors_of
 from keras_rank.reading.paths import check_output
 
 # How DuckDB writes a file of each suffix.
@@ -24,7 +25,8 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
             "`path` should be a Parquet file written by `write`, as other files do not "
             f"tell what their columns are. Received: path={str(path)!r}"
         )
-    return parquet.read_table(path)
+    with errors_of("path", path):
+        return parquet.read_table(path)
 
 
 def page(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -35,6 +37,8 @@ def page(path: str | os.PathLike[str]) -> pathlib.Path:
 def write(table: pa.Table, text: pa.Table, path: str | os.PathLike[str]) -> None:
     """Writes a table to a Parquet file, or its columns for text to another one."""
     suffix = pathlib.Path(path).suffix.lower()
+    if suffix in (".parquet", *_OPTIONS):
+        check_output("`path`", path, (suffix,))
     if suffix == ".parquet":
         parquet.write_table(table, path)
     elif suffix in _OPTIONS:

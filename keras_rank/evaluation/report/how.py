@@ -34,4 +34,7 @@ class How(NamedTuple):
             check_choice("correction", correction, list(CORRECTIONS))
         confidence = check_fraction("confidence", confidence)
         names = [by] if isinstance(by, str) else by or []
+        are_names = isinstance(names, Sequence)
+        if not are_names or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"`by` should be names of columns. Received: by={by!r}")
         return cls(list(dict.fromkeys(names)), cluster, confidence, test, correction)
