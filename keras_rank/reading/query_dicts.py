@@ -183,9 +183,10 @@ def _pairs_of(items: Any) -> Any:
 
 def _with_pairs(items: Any) -> Any:
     """Returns a list of pairs of an item and a number as one, and others unchanged."""
-    if not _is_list(items) or not _is_list(next(iter(items), None)):
+    pairs = () if isinstance(items, Mapping) else listed(items)
+    if not _is_list(pairs) or not _is_list(next(iter(pairs), None)):
         return items
-    return _Pairs(items) if all(map(_is_pair, items)) else items
+    return _Pairs(pairs) if all(map(_is_pair, pairs)) else items
 
 
 def _is_list(x: Any) -> bool:
