@@ -208,7 +208,7 @@ def house() -> plt.Figure:
     for x, y, title, note, color in (
         (0.1, 2.6, "lists/", "items, labels, relevance", GREEN),
         (3.6, 2.6, "ranking/", "order, ties, cutoff", GREEN),
-        (7.1, 2.6, "formulas/", "one value per list", GREEN),
+        (7.1, 2.6, "metrics/", "compute: one value per list", GREEN),
         (3.6, 0.8, "lists/relevance.py", "the weight of a list", ORANGE),
         (7.1, 0.8, "state.py", "sums, mean, error", ORANGE),
     ):

@@ -216,7 +216,7 @@ def _require_given_columns(sides: Sequence[_Side], columns: Columns) -> None:
         is_default = given == KNOWN[role][0] or PLACE.fullmatch(given)
         if not is_default and all(given not in side.names for side in tables):
             names = dict.fromkeys([*one.columns, *other.columns])
-            where = f"{one.name} or {other.name}"
+            where = " or ".join(dict.fromkeys([one.name, other.name]))
             raise no_column(ColumnRef(role, given), where, [*names])
 
 
