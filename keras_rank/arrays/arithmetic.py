@@ -70,7 +70,7 @@ def running_count(mask: Tensor) -> Tensor:
     """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
     if not backend.scans_anew() or size is None:
-        return ops.cumsum(ones, axis=1) * ones
+        return backend.cumulative_sum(ones) * ones
     number = -(-size // 32)
     ones = with_columns(ones, 0, number * 32 - size)
     bit = ops.arange(32, dtype="int32")

@@ -13,6 +13,18 @@ from keras_rank.backends import Tensor, backend
 _CONSTANTS = (16, 15, 0xFFFF, 0x1FFFF, 0x7FEB352D, 0x846CA68B - 2**32)
 
 
+def _signed(number: int) -> int:
+    return number - 2**32 * (number >= 2**31)
+
+
+# The factors are the inverses of those above, modulo 2**32.
+_OF_INVERSE = (
+    *(16, 15, 30, 0xFFFF, 0x1FFFF, 3),
+    _signed(pow(0x846CA68B, -1, 2**32)),
+    _signed(pow(0x7FEB352D, -1, 2**32)),
+)
+
+
 def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
     """Pseudorandom int32 numbers, a function of a number and a key.
 
@@ -43,6 +55,20 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
         return x
 
     return mixed(mixed(numbers) ^ keys)
+
+
+def unhashed(hashes: Tensor, keys: Tensor) -> Tensor:
+    """Returns the numbers whose hashes are given: the inverse of `hashed`."""
+    constants = [backend.constant(number, hashes) for number in _OF_INVERSE]
+    n16, n15, n30, low16, low17, low2, first, second = constants
+    shift = ops.right_shift
+
+    def unmixed(x: Tensor) -> Tensor:
+        x = (x ^ (shift(x, n16) & low16)) * first
+        x = (x ^ (shift(x, n15) & low17) ^ (shift(x, n30) & low2)) * second
+        return x ^ (shift(x, n16) & low16)
+
+    return unmixed(unmixed(hashes) ^ keys)
 
 
 def default_seed() -> int:

@@ -79,7 +79,10 @@ class Order:
 
 @backend.without_autograph
 def best_first(
-    scores: Tensor, count: Tensor | int, keys: Keys | None = None
+    scores: Tensor,
+    count: Tensor | int,
+    keys: Keys | None = None,
+    positions_of: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Order, Tensor | bool]:
     """Returns the first entries of each row: the highest scores, then the largest keys.
 
@@ -89,12 +92,19 @@ def best_first(
         count: the number of entries.
         keys: function that returns keys. It is called where something may tie.
             Defaults to `None`: of equal scores, the earlier one comes first.
+        positions_of: function that returns the positions of keys in their rows, the
+            inverse of `keys`. Defaults to `None`: it is unknown.
 
     Returns:
         The scores in order, of shape `(batch, count)`, or as many as there are, the
         order, and whether none of them ties with another entry.
     """
     keys_of = _earlier_first(scores) if keys is None else keys
+    if positions_of is not None and backend.sorts_packed(scores):
+        by_rank, sorted_keys = backend.sort_packed(as_ranked(scores), keys_of(None))
+        some = at_most_size(count + 1, size_of(scores, 1))
+        first, sorted_keys, none = _first(by_rank[:, :some], sorted_keys, count)
+        return first, Order(positions_of(sorted_keys)), none
     by_rank, order, none = highest_first(scores, count, keys_of)
     takes_all, positions = _takes_all(scores, count), order.positions
     if _sorts_once(scores, count) or (takes_all and keys is None):

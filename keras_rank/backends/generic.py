@@ -741,6 +741,22 @@ def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
     return backends.backend.take(values, backends.backend.lexsort(*keys))
 
 
+def cumulative_sum(x: Tensor) -> Tensor:
+    """Returns the sums of the entries of rows up to each place, as int32."""
+    return ops.cumsum(x, axis=1)
+
+
+def sorts_packed(scores: Tensor) -> bool:
+    """Returns whether `sort_packed` is the quickest order of some scores."""
+    return False
+
+
+def sort_packed(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the scores and the keys of rows in descending order of both."""
+    scores, positions = sorted_descending(scores, keys)
+    return scores, take(keys, positions)
+
+
 def sorts_along() -> bool:
     """Whether to sort values along with what sorts them, rather than gather them."""
     return False

@@ -178,6 +178,11 @@ def to_tensor(array: Array) -> Tensor:
     return jax.device_put(array)
 
 
+# The longest rows, and the number of entries, for which short programs are compiled:
+# XLA compiles kernels for 20 milliseconds each.
+_LONGEST_PACKED, _MOST_PACKED = 128, 2**14
+
+
 def from_host(array: Array) -> Tensor:
     """A copy, as a program may read it after the call has returned."""
     return array.copy()
@@ -414,6 +419,42 @@ def argsort(x: Tensor) -> Tensor:
         keys = jax.lax.sort(keys, is_stable=False)
         pairs = jax.lax.bitcast_convert_type(keys, "int32")
     return pairs[..., 0]
+
+
+def cumulative_sum(x: Tensor) -> Tensor:
+    """XLA compiles a product in less time than a scan of several steps."""
+    if not _is_small(x):
+        return generic.cumulative_sum(x)
+    upper = np.triu(np.ones((x.shape[1], x.shape[1]), "float32"))
+    return (x.astype("float32") @ upper).astype("int32")
+
+
+def _is_small(x: Tensor) -> bool:
+    """Returns whether compiling takes longer than many runs of the program."""
+    if backends.backend.is_concrete(x) or backends.backend.on_accelerator():
+        return False
+    lists, size = x.shape
+    are_known = isinstance(lists, int) and isinstance(size, int)
+    return are_known and size <= _LONGEST_PACKED and lists * size <= _MOST_PACKED
+
+
+def sorts_packed(scores: Tensor) -> bool:
+    """XLA compiles one sort of 64 bits in less time than a branch for ties."""
+    # Before JAX 0.8, `vmap` forgets the scope of 64 bits.
+    has_scope = scores.dtype == "float32" and hasattr(jax, "enable_x64")
+    return has_scope and _is_small(scores)
+
+
+def sort_packed(scores: Tensor, keys: Tensor) -> Pair:
+    # The order of unsigned numbers.
+    low = ~keys ^ np.int32(generic.INT32_MIN)
+    pairs = jnp.stack([low, _sortable_bits(-scores)], axis=-1)
+    with _float64():
+        rows = jax.lax.bitcast_convert_type(pairs, "int64")
+        rows = jax.lax.sort(rows, is_stable=False)
+        pairs = jax.lax.bitcast_convert_type(rows, "int32")
+    scores = -_flipped(pairs[..., 1]).view("float32")
+    return scores, ~(pairs[..., 0] ^ np.int32(generic.INT32_MIN))
 
 
 def _positions(x: Tensor) -> Tensor:

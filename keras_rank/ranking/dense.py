@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 from keras import ops
 
@@ -12,6 +13,7 @@ from keras_rank.arrays.arithmetic import (
     seen_maximum,
     size_of,
 )
+from keras_rank.arrays.hashing import unhashed
 from keras_rank.arrays.limits import as_ranked
 from keras_rank.arrays.ordering import Keys, best_first, highest_first
 from keras_rank.arrays.selection import at_most_size, is_all
@@ -68,14 +70,15 @@ def rank_dense(
     scores, list_size = lists.scores, size_of(lists.scores, 1)
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=scores)
-    groups = keys = None
+    groups = keys = positions_of = None
     if ties == "average":
         by_rank, order, none = highest_first(scores, depth)
         groups = tie_groups(scores, by_rank, none, lists.dtype)
     else:
         if ties == "shuffle":
-            keys = _random_keys(lists.mask, key, first_list, lists.has_items)
-        by_rank, order, _ = best_first(scores, depth, keys)
+            given = lists.mask, key, first_list, lists.has_items
+            keys, positions_of = _random_keys(*given)
+        by_rank, order, _ = best_first(scores, depth, keys, positions_of)
     return DenseRanking(
         order=order,
         occupied=order.occupied(by_rank, ranks, lambda: lists.retrieved),
@@ -88,12 +91,22 @@ def rank_dense(
 
 def _random_keys(
     mask: Tensor, key: Tensor | int, first_list: Tensor | int, has_items: Tensor
-) -> Keys:
-    """The function from positions to keys that shuffle tied items."""
+) -> tuple[Keys, Callable[[Tensor], Tensor]]:
+    """Returns a function from positions to keys that shuffle ties, and its inverse."""
 
     def keys(positions: Tensor | None) -> Tensor:
         index = running_count(mask)
         index = index if positions is None else backend.take(index, positions)
         return item_keys(list_keys(key, first_list, has_items), index)
 
-    return keys
+    def positions_of(keys: Tensor) -> Tensor:
+        # The hash is one to one.
+        of_lists = list_keys(key, first_list, has_items)
+        index = unhashed(keys, of_lists[:, None])
+        last = size_of(mask, 1) - 1
+        places = ops.arange(last + 1, dtype="int32")
+        of_items = backend.sort(backend.where(mask, places, last))
+        # The index of padding is 0.
+        return backend.take(of_items, ops.clip(index - 1, 0, last))
+
+    return keys, positions_of

@@ -4,6 +4,7 @@ That the first items are those of a full sort, `test_best_first.py` says.
 """
 
 import itertools
+import math
 
 import keras
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from keras import ops
 from strategies import lists_of
 
-from keras_rank.arrays import arithmetic, selection
+from keras_rank.arrays import arithmetic, hashing, selection
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.backends import backend
 from keras_rank.ranking import tie_breaking
@@ -117,3 +118,49 @@ def test_totals_around_powers_of_two(rng):
         found = [ops.convert_to_numpy(arithmetic.total(x)) for x in given]
         np.testing.assert_array_equal(*found)
         np.testing.assert_allclose(found[0], values.sum(axis=1), rtol=1e-4, atol=1e-5)
+
+
+def test_hashes_have_an_inverse(rng):
+    numbers = rng.integers(-(2**31), 2**31, (3, 50), dtype="int64").astype("int32")
+    keys = rng.integers(-(2**31), 2**31, (3, 1), dtype="int64").astype("int32")
+    numbers[0, :2] = -(2**31), 2**31 - 1
+    numbers, keys = map(ops.convert_to_tensor, (numbers, keys))
+    found = hashing.unhashed(hashing.hashed(numbers, keys), keys)
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, numbers)))
+
+
+@pytest.mark.parametrize("levels", [1, 3, 10**6])
+def test_scores_and_keys_are_sorted_together(levels, rng):
+    scores = rng.integers(-levels, levels, (3, 50)).astype("float32") / 8
+    scores[:, ::7] = -math.inf
+    scores[0, :3] = 0.0, -0.0, math.inf
+    keys = rng.integers(1 - 2**31, 2**31, (3, 50), dtype="int64").astype("int32")
+    given = map(ops.convert_to_tensor, (scores, keys))
+    found = map(ops.convert_to_numpy, backend.sort_packed(*given))
+    order = np.lexsort((-1 - keys, -scores))
+    for x, values in zip(found, (scores, keys), strict=True):
+        np.testing.assert_array_equal(x, np.take_along_axis(values, order, 1))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX packs them")
+@pytest.mark.parametrize("k", [None, 1, 10])
+def test_small_programs_give_the_order_of_large_ones(k, rng, monkeypatch):
+    labels = rng.integers(-1, 4, (6, 40)).astype("float32")
+    scores = rng.integers(0, 5, (6, 40)).astype("float32")
+    scores[:, ::9] = -math.inf
+    labels[0] = -1.0
+
+    def values(is_packed):
+        monkeypatch.setattr(backend, "sorts_packed", lambda _: is_packed)
+
+        def program():
+            lists = lists_of(labels, scores)
+            ranking = rank_by_scores(lists, 3, order=OrderSpec(False, "shuffle", k))
+            taken = (ranking.take(x) for x in (lists.scores, lists.labels))
+            return ranking.occupied, *taken
+
+        return jax.jit(program)()
+
+    jax = pytest.importorskip("jax")
+    for x, y in zip(values(True), values(False), strict=True):
+        np.testing.assert_array_equal(x, y)
