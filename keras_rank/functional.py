@@ -236,7 +236,7 @@ def _spec_of(
     items = tuple(sorted(arguments.items()))
     if not backend.is_ours(items):
         return _new_spec(metric_class, items)
-    # With types, as `k=True` is an error, and equal to `k=1`.
+    # The key has types, as `k=True` is an error and equal to `k=1`.
     return _cached_spec(metric_class, items, tuple(type(value) for _, value in items))
 
 

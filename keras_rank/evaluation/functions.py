@@ -9,6 +9,7 @@ from keras_rank.evaluation.lists.metric_names import members_of, truncates
 from keras_rank.evaluation.lists.per_list import Progress
 from keras_rank.evaluation.lists.provenance import stamped
 from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.evaluation.report.how import column_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
@@ -126,7 +127,7 @@ def evaluate(
             "names}`, `compare(found.pop(names[0]), found)`. "
             f"Received: score={score!r}"
         )
-    columns = Columns(query, label, score, item, weight, _names("keep", keep))
+    columns = Columns(query, label, score, item, weight, column_names("keep", keep))
     members = members_of(metrics)
     settings = Settings(
         members,
@@ -295,13 +296,4 @@ def evaluate_run(
         query=query,
         left_out=left_out,
         rules=followed,
-    )
-
-
-def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
-    found = [names] if isinstance(names, str) else names or []
-    if isinstance(found, Sequence) and all(isinstance(name, str) for name in found):
-        return tuple(dict.fromkeys(found))
-    raise ValueError(
-        f"`{argument}` should be names of columns. Received: {argument}={names!r}"
     )

@@ -399,7 +399,7 @@ def ranked_by_steps(
     keys: Sequence[Tensor],
     first_lists: Sequence[Tensor | int],
 ) -> tuple[Lists, list[Ranking]]:
-    """Returns lists and their orders, each computed by a program of its own."""
+    """Returns lists and their orders. Separate programs compute each of them."""
     lists = backend.enter(standardize, batch, kind=spec.kind)
     rankings = [
         rank_by_scores(lists, key, first_list, order=order)

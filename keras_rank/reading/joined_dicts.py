@@ -130,7 +130,7 @@ class _Side:
         numbers = pa.array(values)
         _require(str(numbers.type) in ("double", "float", "int64"))
         _require(numbers.null_count == 0)
-        # Without -0.0, as in tables.
+        # The sum turns -0.0 into 0.0, as tables do.
         self.numbers = numbers.to_numpy() + 0
         if numbers.type == pa.int64():
             self.numbers = self.numbers.astype("float64")

@@ -301,7 +301,7 @@ class LinesPart(TextPart):
         others = [x.encode() for x in {*" \t\r\f"} - {separator}] + [b"\n#"]
         for block in self._blocks():
             are_ends = ends[np.frombuffer(block, np.uint8)]
-            # The first block starts with the end of a line.
+            # A line feed precedes the file, so an empty first field is seen too.
             has_empty = bool((are_ends[1:] & are_ends[:-1]).any())
             has_others = any(text in block for text in others)
             if has_empty or has_others or not block.isascii():

@@ -37,17 +37,17 @@ def page(path: str | os.PathLike[str]) -> pathlib.Path:
 def write(table: pa.Table, text: pa.Table, path: str | os.PathLike[str]) -> None:
     """Writes a table to a Parquet file, or its columns for text to another one."""
     suffix = pathlib.Path(path).suffix.lower()
-    if suffix in (".parquet", *_OPTIONS):
-        check_output("`path`", path, (suffix,))
+    suffixes = [".parquet", *_OPTIONS]
+    if suffix not in suffixes:
+        raise ValueError(
+            f"`path` should end in one of {', '.join(suffixes)}. Received: "
+            f"path={str(path)!r}"
+        )
+    check_output("`path`", path, (suffix,))
     if suffix == ".parquet":
         parquet.write_table(table, path)
-    elif suffix in _OPTIONS:
-        with engine.connect() as connection:
-            connection.register("lists", text)
-            file = engine.in_sql(os.fspath(path))
-            connection.execute(f"COPY lists TO {file} ({_OPTIONS[suffix]})")
-    else:
-        accepted = ", ".join([".parquet", *_OPTIONS])
-        raise ValueError(
-            f"`path` should end in one of {accepted}. Received: path={str(path)!r}"
-        )
+        return
+    with engine.connect() as connection:
+        connection.register("lists", text)
+        file = engine.in_sql(os.fspath(path))
+        connection.execute(f"COPY lists TO {file} ({_OPTIONS[suffix]})")

@@ -33,8 +33,15 @@ class How(NamedTuple):
         if correction is not None:
             check_choice("correction", correction, list(CORRECTIONS))
         confidence = check_fraction("confidence", confidence)
-        names = [by] if isinstance(by, str) else by or []
-        are_names = isinstance(names, Sequence)
-        if not are_names or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"`by` should be names of columns. Received: by={by!r}")
-        return cls(list(dict.fromkeys(names)), cluster, confidence, test, correction)
+        names = list(column_names("by", by))
+        return cls(names, cluster, confidence, test, correction)
+
+
+def column_names(argument: str, names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the distinct names of columns. Raises for other values."""
+    found = [names] if isinstance(names, str) else names or []
+    if isinstance(found, Sequence) and all(isinstance(name, str) for name in found):
+        return tuple(dict.fromkeys(found))
+    raise ValueError(
+        f"`{argument}` should be names of columns. Received: {argument}={names!r}"
+    )

@@ -168,7 +168,7 @@ class Page:
 @functools.cache
 def _template() -> Any:
     """Returns the template of the page, which escapes values."""
-    # Only pages need Jinja2, whose import takes time.
+    # The import of Jinja2 takes time, and only pages need it.
     with needing("report", "Jinja2, which the extra `evaluation` installs", "jinja2"):
         import jinja2
     return jinja2.Environment(
