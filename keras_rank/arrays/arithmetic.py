@@ -62,30 +62,6 @@ def in_one_dtype(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return ops.cast(x, "float64"), ops.cast(y, "float64")
 
 
-def running_count(mask: Tensor) -> Tensor:
-    """Numbers the true entries of each row, 1, 2, 3, ..., and the others 0, as int32.
-
-    On an accelerator, 32 entries become the bits of one number, and only these numbers
-    are summed: XLA would read each entry a hundred times.
-    """
-    ones, size = ops.cast(mask, "int32"), mask.shape[1]
-    if not backend.scans_anew() or size is None:
-        return backend.cumulative_sum(ones) * ones
-    number = -(-size // 32)
-    ones = with_columns(ones, 0, number * 32 - size)
-    bit = ops.arange(32, dtype="int32")
-    words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
-    # Sums of int32 are int64 on JAX, if enabled, where no bit would be shifted out.
-    words = ops.cast(ops.sum(words, axis=2), "int32")
-    in_word = backend.popcount(words)
-    before = ops.cumsum(in_word, axis=1) - in_word
-    words, before = words[:, :, None], before[:, :, None]
-    counts = backend.popcount(ops.left_shift(words, 31 - bit)) + before
-    # XLA would keep a condition, and read it twice.
-    counts = counts * (ops.right_shift(words, bit) & 1)
-    return ops.reshape(counts, (-1, number * 32))[:, :size]
-
-
 def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
     """The whole numbers from the first to the last, on the device of a tensor."""
     if isinstance(last, int):

@@ -581,16 +581,38 @@ def first_true(conditions: Tensor, like: Tensor) -> Tensor:
     return ops.one_hot(first, ops.shape(conditions)[1], dtype=like.dtype)
 
 
-def scans_anew() -> bool:
-    """Whether a running sum adds a hundred or more entries for each of its entries.
+def running_count(mask: Tensor) -> Tensor:
+    """Numbers the true entries of each row 1, 2, 3, ..., and others 0, as int32.
 
-    XLA does so, except on a CPU.
+    XLA's cumulative sums on an accelerator read each entry a hundred times. There, 32
+    entries become the bits of one number, and only these numbers are summed.
     """
-    return backends.backend.on_accelerator()
+    ones, size = ops.cast(mask, "int32"), mask.shape[1]
+    if backends.backend.on_accelerator() and size is not None:
+        return count_in_words(ones)
+    return ops.cumsum(ones, axis=1) * ones
+
+
+def count_in_words(ones: Tensor) -> Tensor:
+    """Returns `running_count` of an int32 tensor of 0 and 1, by the bits of words."""
+    size = ones.shape[1]
+    number = -(-size // 32)
+    ones = backends.backend.padded(ones, 0, number * 32 - size, 0)
+    bit = ops.arange(32, dtype="int32")
+    words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
+    # Sums of int32 are int64 on JAX, if enabled, where no bit would be shifted out.
+    words = ops.cast(ops.sum(words, axis=2), "int32")
+    in_word = backends.backend.popcount(words)
+    before = ops.cumsum(in_word, axis=1) - in_word
+    words, before = words[:, :, None], before[:, :, None]
+    counts = backends.backend.popcount(ops.left_shift(words, 31 - bit)) + before
+    # XLA would keep a condition, and read it twice.
+    counts = counts * (ops.right_shift(words, bit) & 1)
+    return ops.reshape(counts, (-1, number * 32))[:, :size]
 
 
 def popcount(words: Tensor) -> Tensor:
-    """The number of set bits of int32 numbers, where a running sum `scans_anew`."""
+    """Returns the number of set bits of int32 numbers."""
     bits = ops.right_shift(words[..., None], ops.arange(32, dtype="int32")) & 1
     return ops.sum(bits, axis=-1)
 
@@ -739,11 +761,6 @@ def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
     each row, and 20 to 60 times less than gathering all.
     """
     return backends.backend.take(values, backends.backend.lexsort(*keys))
-
-
-def cumulative_sum(x: Tensor) -> Tensor:
-    """Returns the sums of the entries of rows up to each place, as int32."""
-    return ops.cumsum(x, axis=1)
 
 
 def sorts_packed(scores: Tensor) -> bool:

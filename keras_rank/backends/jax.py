@@ -421,12 +421,12 @@ def argsort(x: Tensor) -> Tensor:
     return pairs[..., 0]
 
 
-def cumulative_sum(x: Tensor) -> Tensor:
-    """XLA compiles a product in less time than a scan of several steps."""
-    if not _is_small(x):
-        return generic.cumulative_sum(x)
-    upper = np.triu(np.ones((x.shape[1], x.shape[1]), "float32"))
-    return (x.astype("float32") @ upper).astype("int32")
+def running_count(mask: Tensor) -> Tensor:
+    """Multiplies by a triangular matrix: XLA compiles a scan for a longer time."""
+    if not _is_small(mask):
+        return generic.running_count(mask)
+    upper = np.triu(np.ones((mask.shape[1], mask.shape[1]), "float32"))
+    return (mask.astype("float32") @ upper).astype("int32") * mask
 
 
 def _is_small(x: Tensor) -> bool:

@@ -9,7 +9,6 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     counted,
     highest,
-    running_count,
     seen_maximum,
     size_of,
 )
@@ -95,7 +94,7 @@ def _random_keys(
     """Returns a function from positions to keys that shuffle ties, and its inverse."""
 
     def keys(positions: Tensor | None) -> Tensor:
-        index = running_count(mask)
+        index = backend.running_count(mask)
         index = index if positions is None else backend.take(index, positions)
         return item_keys(list_keys(key, first_list, has_items), index)
 

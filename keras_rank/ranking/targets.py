@@ -10,7 +10,6 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     as_number,
     counted,
-    running_count,
     seen_maximum,
     shifted,
     size_of,
@@ -161,7 +160,7 @@ def _counts(
             number = ops.arange(1, items + 1, dtype="int32")
             number = ops.broadcast_to(number, ops.shape(scores))
         else:
-            number = running_count(lists.is_item)
+            number = backend.running_count(lists.is_item)
         of_lists = None
         if ties == "shuffle":
             of_lists = list_keys(key, first_list, lists.has_items)
