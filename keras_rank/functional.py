@@ -101,22 +101,19 @@ from keras_rank.arguments import (
     check_ties,
     shuffle_key,
 )
-from keras_rank.arrays.buckets import first_rows
+from keras_rank.arrays.arithmetic import first_rows
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.base import Lists
-from keras_rank.lists.copies import own
-from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.first_batch import warn, warnings_of_rows
-from keras_rank.lists.given import refused
-from keras_rank.lists.reading import (
+from keras_rank.lists.first_batch_warnings import warn, warnings_of_rows
+from keras_rank.lists.input_arrays import own, refused
+from keras_rank.lists.inputs import (
     RawBatch,
     check_told_apart,
     read,
     read_sparse,
     tied_labels,
 )
+from keras_rank.lists.item_lists import DenseLists, Lists, SparseLists
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
-from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import shape_of
 from keras_rank.metrics.update import (
     UpdateSpec,
@@ -124,9 +121,9 @@ from keras_rank.metrics.update import (
     checked_values,
     ranked_by_steps,
 )
-from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
-from keras_rank.ranking.ranking import Ranking
+from keras_rank.ranking.base import Ranking
+from keras_rank.ranking.judged_lists import JudgedLists
+from keras_rank.ranking.order_spec import OrderSpec, RankedLists, rank_by_scores
 
 __all__ = [
     "alpha_dcg",

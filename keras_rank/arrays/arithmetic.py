@@ -1,9 +1,12 @@
-"""Arithmetic that is the same on all backends."""
+"""Arithmetic, limits and sizes that are the same on all backends."""
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_rank.backends import Tensor, backend
@@ -167,3 +170,106 @@ def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
     """
     rows = ops.arange(size_of(positions, 0), dtype="int32")[:, None]
     return positions + rows * row_size
+
+
+# Weights are capped here, and gains at `LARGEST_GAIN`, so that sums of their products
+# stay within float32.
+LARGEST_WEIGHT = 2.0**50
+LARGEST_GAIN = 2.0**64
+
+# The smallest label above 0, as some backends treat denormal numbers as 0.
+SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
+
+
+class Limits(NamedTuple):
+    """The smallest number that all backends distinguish from 0, and the largest."""
+
+    largest_denormal: float
+    smallest_normal: float
+    largest: float
+
+
+@functools.lru_cache(maxsize=16)
+def limits_of(dtype: Any) -> Limits:
+    """The limits of a dtype."""
+    limits = np.finfo(keras.backend.standardize_dtype(dtype))
+    normal = float(limits.smallest_normal)
+    denormal = normal - float(limits.smallest_subnormal)
+    return Limits(denormal, normal, float(limits.max))
+
+
+def as_ranked(scores: Tensor) -> Tensor:
+    """Scores for comparison, with denormal ones set to 0.
+
+    XLA distinguishes -0.0 from 0.0, and some backends treat denormal numbers as 0.
+    """
+    return backend.shrunk(scores, limits_of(scores.dtype).largest_denormal)
+
+
+def are_ranked_as(scores: Tensor, ranked: Tensor) -> Tensor:
+    """Whether scores are equal to a number, once they are ranked: `as_ranked`."""
+    least, most = range_of(ranked)
+    return ops.logical_and(scores >= least, scores <= most)
+
+
+def range_of(ranked: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the greatest score that are ranked as a number."""
+    denormal = limits_of(ranked.dtype).largest_denormal
+    is_zero = ranked == 0.0
+    least = backend.where(is_zero, -denormal, ranked)
+    return least, backend.where(is_zero, denormal, ranked)
+
+
+def as_compared(scores: Tensor) -> Tensor:
+    """The same, with `-inf` for NaN."""
+    return as_ranked(backend.without_nan(scores))
+
+
+def within_limits(labels: Tensor) -> Tensor:
+    """Labels of 0 or more: denormal ones are 0, and infinite ones are capped."""
+    return backend.minimum(as_ranked(labels), limits_of(labels.dtype).largest)
+
+
+# Sizes above it are rounded up by at most a quarter.
+_FINE = 256
+
+
+def rounded_up(size: int, least: int) -> int:
+    """Rounds up to one of a few sizes, as a program is compiled for each."""
+    power = 1 << max(size - 1, 0).bit_length()
+    if power <= _FINE:
+        return max(power, least)
+    step = power // 8
+    return -(-size // step) * step
+
+
+def enlarged(
+    x: Tensor, old: tuple[int, ...], new: tuple[int, ...], fill: float
+) -> Tensor:
+    """Returns a tensor or array whose axes of old sizes have new ones.
+
+    Entries of one value are appended.
+    """
+    axes = zip(x.shape, old, new, strict=False)
+    shape = [after if size == before else size for size, before, after in axes]
+    if list(x.shape) == shape:
+        return x
+    if not isinstance(x, np.ndarray):
+        more = [(0, size - old) for old, size in zip(x.shape, shape, strict=True)]
+        return ops.pad(x, more, constant_values=fill)
+    larger = np.full(shape, fill, x.dtype)
+    larger[tuple(map(slice, x.shape))] = x
+    return larger
+
+
+def with_last_repeated(x: Tensor, size: int) -> Tensor:
+    """Returns a tensor or array with the last entry of each row appended."""
+    places = np.minimum(np.arange(size), x.shape[1] - 1)
+    return (np if isinstance(x, np.ndarray) else ops).take(x, places, axis=1)
+
+
+def first_rows(x: Tensor, number: int | None) -> Tensor:
+    """Returns the rows without those that were appended."""
+    if number is None or x.shape[0] in (None, number):
+        return x
+    return backend.to_tensor(ops.convert_to_numpy(x)[:number])

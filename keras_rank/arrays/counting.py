@@ -8,8 +8,13 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import none_of, size_of
-from keras_rank.arrays.limits import are_ranked_as, as_compared, range_of
+from keras_rank.arrays.arithmetic import (
+    are_ranked_as,
+    as_compared,
+    none_of,
+    range_of,
+    size_of,
+)
 from keras_rank.arrays.selection import is_long, largest_or_nan
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Pair, Side

@@ -17,7 +17,7 @@ from keras_rank.catalogue.candidates import (
     no_ids,
     open_candidates,
 )
-from keras_rank.lists.given import refused
+from keras_rank.lists.input_arrays import refused
 from keras_rank.lists.tensors import as_tensor
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]

@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.evaluation.lists import files
+from keras_rank.evaluation.lists import list_table
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
-from keras_rank.evaluation.report.how import How
-from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.page import Page
+from keras_rank.evaluation.report.intervals import How, Values
+from keras_rank.evaluation.report.page import Page, items_of
 from keras_rank.evaluation.report.summary import summarized
 from keras_rank.evaluation.report.table import Table, pandas, unknown_name
-from keras_rank.evaluation.report.worst_lists import items_of
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -96,7 +94,7 @@ class Evaluation(Mapping[str, float]):
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
         """Reads a Parquet file written by `write`."""
-        return cls(files.read(path))
+        return cls(list_table.read(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a row per list, in the format of the suffix.
@@ -105,7 +103,7 @@ class Evaluation(Mapping[str, float]):
             path: str. A file that ends in `.parquet`, which `read` reads again; or, for
                 other tools, in `.csv`, `.json` or `.jsonl`: `per_list`.
         """
-        files.write(self.table, self.per_list, path)
+        list_table.write(self.table, self.per_list, path)
 
     def __getitem__(self, name: str) -> float:
         metric = self._values.find(name)
@@ -330,7 +328,7 @@ class Evaluation(Mapping[str, float]):
             ImportError: if Matplotlib is not installed.
             ValueError: if nothing can be written to `path`, or as for `compare`.
         """
-        file = files.page(path)
+        file = list_table.page(path)
         plots.require_matplotlib("report")
         how = How.of(by, cluster, confidence, test, correction)
         of_baseline = None if baseline is None else _values_of("baseline", baseline)

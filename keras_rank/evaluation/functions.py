@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists import per_list
+from keras_rank.evaluation.lists import per_list_values
+from keras_rank.evaluation.lists.list_table import stamped
 from keras_rank.evaluation.lists.metric_names import members_of, truncates
-from keras_rank.evaluation.lists.per_list import Progress
-from keras_rank.evaluation.lists.provenance import stamped
+from keras_rank.evaluation.lists.per_list_values import Progress
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.report.how import column_names
+from keras_rank.evaluation.report.intervals import column_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
@@ -138,13 +138,13 @@ def evaluate(
         memory_limit,
         keep_items=keep_items,
     )
-    per_list.check_progress(progress)
+    per_list_values.check_progress(progress)
     if type(rows).__module__.startswith("ray.data"):
-        from keras_rank.evaluation.lists.ray_data import table_of_dataset
+        from keras_rank.evaluation.lists.per_list_values import table_of_dataset
 
         table = table_of_dataset(rows, settings)
     else:
-        table = per_list.table_of_rows(rows, settings, progress)
+        table = per_list_values.table_of_rows(rows, settings, progress)
     return Evaluation(stamped(table, settings), metrics=members, query=query)
 
 
@@ -288,8 +288,10 @@ def evaluate_run(
         truncates=truncates(rules),
         keep_items=keep_items,
     )
-    per_list.check_progress(progress)
-    table, left_out = per_list.table_of_run(qrels, run, settings, protocol, progress)
+    per_list_values.check_progress(progress)
+    table, left_out = per_list_values.table_of_run(
+        qrels, run, settings, protocol, progress
+    )
     return Evaluation(
         stamped(table, settings),
         metrics=members,

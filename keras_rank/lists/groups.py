@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, backend
-from keras_rank.lists.given import check_dense, refused
+from keras_rank.lists.input_arrays import check_dense, refused
 from keras_rank.lists.tensors import in_native_order
 
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import shifted
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.given import (
+from keras_rank.lists.input_arrays import (
     SPARSE,
     Given,
     if_given,

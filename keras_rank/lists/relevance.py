@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from keras_rank import gains
-from keras_rank.arrays.limits import LARGEST_GAIN, SMALLEST_LABEL
+from keras_rank.arrays.arithmetic import LARGEST_GAIN, SMALLEST_LABEL
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.tensors import check_returned, shape_of
 

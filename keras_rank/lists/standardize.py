@@ -7,12 +7,18 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import highest, size_of, with_columns
-from keras_rank.arrays.buckets import enlarged, rounded_up, with_last_repeated
-from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
+from keras_rank.arrays.arithmetic import (
+    LARGEST_WEIGHT,
+    enlarged,
+    highest,
+    limits_of,
+    rounded_up,
+    size_of,
+    with_columns,
+    with_last_repeated,
+    within_limits,
+)
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.given import refused
 from keras_rank.lists.ids import (
     NO_CANDIDATE,
     are_items,
@@ -20,14 +26,15 @@ from keras_rank.lists.ids import (
     check_items,
     check_no_matrix,
 )
-from keras_rank.lists.reading import (
+from keras_rank.lists.input_arrays import refused
+from keras_rank.lists.inputs import (
     RawBatch,
     check_largest_weight,
     read_ids,
     tied_labels,
     weights_of_lists,
 )
-from keras_rank.lists.targets import SparseLists, TargetLists
+from keras_rank.lists.item_lists import DenseLists, SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,
     cast_finite,

@@ -16,7 +16,7 @@ from keras_rank.metrics.binary import (
     RPrecision,
 )
 from keras_rank.metrics.diversity import IntraListDiversity, Personalization
-from keras_rank.metrics.exposure import Coverage, Gini
+from keras_rank.metrics.exposure import AveragePopularity, Coverage, Gini, Novelty
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import (
@@ -25,7 +25,6 @@ from keras_rank.metrics.pairwise import (
     PairwiseAccuracy,
     SpearmanCorrelation,
 )
-from keras_rank.metrics.popularity import AveragePopularity, Novelty
 from keras_rank.metrics.subtopics import (
     AlphaDCG,
     AlphaNDCG,

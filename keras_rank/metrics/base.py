@@ -26,12 +26,12 @@ from keras_rank.arguments import (
     check_ties,
     check_ties_broken,
 )
+from keras_rank.arrays.arithmetic import SMALLEST_LABEL
 from keras_rank.arrays.hashing import default_seed, key_of_seed
-from keras_rank.arrays.limits import SMALLEST_LABEL
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.base import Lists
+from keras_rank.lists.item_lists import Lists
 from keras_rank.lists.relevance import Relevance, from_threshold
-from keras_rank.metrics import shown, update
+from keras_rank.metrics import recommended_items, update
 from keras_rank.metrics.variables import (
     SumVariable,
     assign,
@@ -39,9 +39,8 @@ from keras_rank.metrics.variables import (
     name_with_path,
     state_of,
 )
-from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranking import Ranking
-from keras_rank.ranking.tie_breaking import Ties
+from keras_rank.ranking.base import Ranking, Ties
+from keras_rank.ranking.judged_lists import JudgedLists
 
 # How many numbers of recommended items are looked up at a time.
 MOST_NUMBERS = 2**24
@@ -593,7 +592,7 @@ class ExposureMetric(ScoreMetric):
         if self._is_member or self._was_given:
             self._start_updates()
         given = y_true, y_pred, sample_weight
-        assign(shown.updates_of([self], [self._sums], given))
+        assign(recommended_items.updates_of([self], [self._sums], given))
 
     def result(self) -> Tensor:
         """Returns the result over all lists since the last reset, 0 for no lists."""
@@ -610,7 +609,9 @@ class ExposureMetric(ScoreMetric):
         ]
         size = max(1, MOST_NUMBERS // (self.k * self._numbers_per_item))
         for start in range(0, len(ids), size):
-            sums = self._add(sums, shown.Shown(ids[start : start + size], items))
+            sums = self._add(
+                sums, recommended_items.Shown(ids[start : start + size], items)
+            )
         return sums
 
     def get_config(self) -> dict[str, Any]:
@@ -637,7 +638,9 @@ class ExposureMetric(ScoreMetric):
         """Returns what `compute` needs to know about the items beside the sums."""
         return []
 
-    def _add(self, sums: Sequence[Tensor], lists: shown.Shown) -> list[Tensor]:
+    def _add(
+        self, sums: Sequence[Tensor], lists: recommended_items.Shown
+    ) -> list[Tensor]:
         """Returns the sums with those of more lists added."""
         return [sums[0] + lists.counts(self.k)]
 

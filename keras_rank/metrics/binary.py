@@ -8,25 +8,29 @@ from keras import ops
 
 from keras_rank.arguments import (
     DENOMINATORS,
+    GAINS,
     NORMALIZERS,
     RECALL_NORMALIZERS,
+    Function,
     adds_arguments,
     check_above_zero,
     check_choice,
     check_flag,
     check_fraction,
+    check_graded,
+    serialize,
 )
 from keras_rank.arrays.arithmetic import ratio, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, geometric
-from keras_rank.formulas.chances import hypergeometric
-from keras_rank.formulas.shared import (
+from keras_rank.formulas import (
     at_last_rank,
     counts_to,
     first_hit,
     group_at_cutoff,
     hits_above,
     hits_above_group,
+    hypergeometric,
     mean_to_relevant_count,
     require_grades,
     share_of_ideal,
@@ -40,9 +44,8 @@ from keras_rank.lists.relevance import (
     of_gain,
 )
 from keras_rank.metrics.base import RankingArguments, RankingMetric
-from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranking import Ranking
-from keras_rank.worth import GAINS, Function, check_graded, serialize
+from keras_rank.ranking.base import Ranking
+from keras_rank.ranking.judged_lists import JudgedLists
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

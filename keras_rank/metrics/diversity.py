@@ -8,13 +8,12 @@ import numpy as np
 from keras import ops
 
 from keras_rank import state
-from keras_rank.arguments import adds_arguments
+from keras_rank.arguments import adds_arguments, array_config, with_array
 from keras_rank.backends import Tensor, backend
-from keras_rank.formulas.exposure import mean_over_shown
+from keras_rank.formulas import mean_over_shown
 from keras_rank.metrics.base import ExposureArguments, ExposureMetric
-from keras_rank.metrics.popularity import numbers_of_items
-from keras_rank.metrics.saved_array import array_config, with_array
-from keras_rank.metrics.shown import Shown
+from keras_rank.metrics.exposure import numbers_of_items
+from keras_rank.metrics.recommended_items import Shown
 
 # Arguments of `state.mean`: lists without a value are left out.
 _MEAN: dict[str, Any] = {"empty_value": None, "dtype": "float32"}

@@ -1,11 +1,22 @@
-"""Metrics of how many items of a catalogue are recommended, and how evenly."""
+"""Metrics of how often items are recommended, and how popular they are."""
+
+from collections.abc import Callable
+from typing import Any, Self, Unpack
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_rank.backends import Tensor, backend
-from keras_rank.formulas.exposure import mean_over_shown
-from keras_rank.metrics.base import ExposureMetric
+from keras_rank.arguments import (
+    adds_arguments,
+    array_config,
+    array_from_config,
+    with_array,
+)
+from keras_rank.backends import Array, Tensor, backend
+from keras_rank.formulas import mean_over_shown
+from keras_rank.lists.input_arrays import look
+from keras_rank.metrics.base import ExposureArguments, ExposureMetric
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -89,3 +100,149 @@ class Gini(ExposureMetric):
         ascending, items = backend.sort(counts[None])[0], counts.shape[0]
         factors = 2 * ops.arange(items, dtype="int32") + 1 - items
         return mean_over_shown(ascending, factors) / max(items, 1)
+
+
+class _MeanOverShown(ExposureMetric):
+    """The mean of a number per item, over all shown items."""
+
+    @adds_arguments(ExposureMetric.__init__, without=("items",))
+    def __init__(
+        self, k: int, *, popularity: Any, **arguments: Unpack[ExposureArguments]
+    ) -> None:
+        self.popularity = numbers_of_items(
+            "popularity", popularity, 1, self._accepted, self._accepts
+        )
+        super().__init__(k, items=len(self.popularity), **arguments)
+
+    compute = staticmethod(mean_over_shown)
+
+    _size_error = (
+        "`popularity` should have a number for each of the {} candidates. "
+        "Received: {} numbers"
+    )
+
+    # Which numbers are accepted, and how errors say it.
+    _accepts: Callable[[Array], Array]
+    _accepted: str
+
+    def _item_values(self) -> list[Tensor]:
+        return [ops.convert_to_tensor(self.popularity)]
+
+    def get_config(self) -> dict[str, Any]:
+        popularity = array_config(self.popularity)
+        config = {**super().get_config(), "popularity": popularity}
+        del config["items"]
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**with_array(config, "popularity"))
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class AveragePopularity(_MeanOverShown):
+    """Computes the mean popularity of the items in the top k.
+
+    `AveragePopularity@k = sum(c_i * popularity_i) / sum(c_i)`
+
+    where c_i is the number of lists with item i in their top k.
+
+    Args:
+        k: positive int. The number of ranks that are shown.
+        popularity: numbers of 0 or more, of shape `(items,)`: how popular each item is,
+            such as the number of its buyers.
+        name: str. Defaults to `average_popularity_at_k`.
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
+            seed, sparse_labels.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> bought = [30, 20, 5, 1]
+    >>> metric = keras_rank.metrics.AveragePopularity(k=2, popularity=bought)
+    >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
+    >>> float(metric.result())
+    21.25
+
+    Reference:
+        Yin, Cui, Li, Yao and Chen, "Challenging the long tail recommendation", PVLDB
+        5(9), 2012.
+    """
+
+    higher_is_better = False
+
+    _accepts = staticmethod(lambda x: x >= 0)
+    _accepted = "numbers of 0 or more"
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class Novelty(_MeanOverShown):
+    """Computes the mean self-information of the items in the top k, in bits.
+
+    `Novelty@k = sum(c_i * -log2(popularity_i)) / sum(c_i)`
+
+    where c_i is the number of lists with item i in their top k.
+
+    Args:
+        k: positive int. The number of ranks that are shown.
+        popularity: numbers above 0 and up to 1, of shape `(items,)`: the share of users
+            who know the item, or its share of all interactions. For an item that nobody
+            knows, use the share of a single user.
+        name: str. Defaults to `novelty_at_k`.
+        **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
+            seed, sparse_labels.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> known = [0.5, 0.25, 0.25, 0.125]
+    >>> metric = keras_rank.metrics.Novelty(k=2, popularity=known)
+    >>> metric.update_state([[0, 1], [0, 3]])  # the shown ids
+    >>> float(metric.result())
+    1.75
+
+    Reference:
+        Castells, Vargas and Wang, "Novelty and diversity metrics for recommender
+        systems: choice, discovery and relevance", DDR workshop at ECIR 2011.
+    """
+
+    _accepts = staticmethod(lambda x: (x > 0) & (x <= 1))
+    _accepted = "numbers above 0 and up to 1"
+
+    def _item_values(self) -> list[Tensor]:
+        return [ops.convert_to_tensor(-np.log2(self.popularity))]
+
+
+def numbers_of_items(
+    argument: str,
+    given: Any,
+    axes: int,
+    accepted: str,
+    accepts: Callable[[Array], Array] = np.isfinite,
+) -> Array:
+    """Returns a number or a vector of each item, as float32.
+
+    Args:
+        argument: the name of the argument.
+        given: what was passed.
+        axes: 1 for a number of each item, 2 for a vector.
+        accepted: which numbers are accepted, for errors.
+        accepts: which of the finite numbers are.
+    """
+    given = array_from_config(argument, given)
+    numbers = ops.convert_to_numpy(look(argument, given).tensor())
+    found: Array = numbers.astype("float32")
+    message = f"`{argument}` should be {accepted}, one for each item. "
+    if found.ndim != axes or found.size == 0:
+        raise ValueError(f"{message}Received: {argument}.shape={found.shape}")
+    wrong = found[~(np.isfinite(found) & accepts(found))]
+    if wrong.size:
+        raise ValueError(
+            f"{message}Received: invalid values ({wrong.size} of {found.size}), "
+            f"such as {wrong[0]}"
+        )
+    return found

@@ -5,17 +5,24 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_rank.arguments import adds_arguments, check_grade
+from keras_rank.arguments import (
+    DISCOUNTS,
+    GAINS,
+    Function,
+    adds_arguments,
+    check_grade,
+    discount_of,
+    resolve,
+    serialize,
+)
 from keras_rank.arrays.arithmetic import ratio, shifted, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks
-from keras_rank.formulas.chances import first_success
-from keras_rank.formulas.shared import require_grades, share_of_ideal
+from keras_rank.formulas import first_success, require_grades, share_of_ideal
 from keras_rank.lists.relevance import Relevance, of_gain, of_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
-from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranking import Ranking, TiedItems
-from keras_rank.worth import DISCOUNTS, GAINS, Function, discount_of, resolve, serialize
+from keras_rank.ranking.base import Ranking, TiedItems
+from keras_rank.ranking.judged_lists import JudgedLists
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

@@ -8,20 +8,19 @@ import keras
 from keras import ops
 
 from keras_rank.arguments import adds_arguments, check_no_cutoff, check_share
-from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.arithmetic import LARGEST_GAIN, as_ranked, highest, ratio, total
 from keras_rank.arrays.counting import count_above_and_tied
-from keras_rank.arrays.limits import LARGEST_GAIN, as_ranked
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.base import Lists
+from keras_rank.lists.item_lists import Lists
 from keras_rank.lists.relevance import Relevance, of_label_above_zero
 from keras_rank.metrics.base import (
     RankingArguments,
     RankingMetric,
     SharedArguments,
 )
-from keras_rank.ranking.judged import JudgedLists
+from keras_rank.ranking.base import Ranking
+from keras_rank.ranking.judged_lists import JudgedLists
 from keras_rank.ranking.pairs import pairs_of_items
-from keras_rank.ranking.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

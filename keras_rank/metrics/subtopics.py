@@ -8,29 +8,32 @@ from keras import ops
 
 from keras_rank.arguments import (
     DENOMINATORS,
+    DISCOUNTS,
+    Function,
     adds_arguments,
     check_choice,
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
+    discount_of,
+    serialize,
 )
 from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, reciprocal
-from keras_rank.formulas.shared import slots_of_top
-from keras_rank.formulas.subtopics import (
+from keras_rank.formulas import (
     has_relevant,
     mean_over_subtopics,
     most_of_a_subtopic,
     relevance_by_rank,
     share_left,
+    slots_of_top,
     weighted_relevance,
     weighted_relevance_by_rank,
 )
 from keras_rank.metrics.base import RankingArguments, RankingMetric
-from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranking import Ranking
-from keras_rank.worth import DISCOUNTS, Function, discount_of, serialize
+from keras_rank.ranking.base import Ranking
+from keras_rank.ranking.judged_lists import JudgedLists
 
 # Gains of an ideal order that differ by less than this share are equal.
 _ROUNDING = 1e-6

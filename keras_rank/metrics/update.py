@@ -10,17 +10,17 @@ from keras import ops
 
 from keras_rank.arguments import ShuffleTies
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.base import Lists
-from keras_rank.lists.first_batch import (
+from keras_rank.lists.first_batch_warnings import (
     warn,
     warnings_of_first_batch,
 )
-from keras_rank.lists.reading import (
+from keras_rank.lists.inputs import (
     RawBatch,
     check_told_apart,
     read,
     read_sparse,
 )
+from keras_rank.lists.item_lists import Lists
 from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
@@ -31,10 +31,9 @@ from keras_rank.metrics.variables import (
     end_compiling,
     state_of,
 )
-from keras_rank.ranking.judged import JudgedLists
-from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
-from keras_rank.ranking.ranking import Ranking
-from keras_rank.ranking.tie_breaking import Ties
+from keras_rank.ranking.base import Ranking, Ties
+from keras_rank.ranking.judged_lists import JudgedLists
+from keras_rank.ranking.order_spec import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.state import LISTS, add
 
 # The values of `shuffle_ties`, by what they stand for.

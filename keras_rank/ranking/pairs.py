@@ -6,9 +6,9 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import as_number, size_of
 from keras_rank.arrays.counting import counts_in_order
-from keras_rank.arrays.sorting import inversions
+from keras_rank.arrays.ordering import inversions
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.targets import TargetLists
+from keras_rank.lists.item_lists import TargetLists
 
 
 def pairs_of_items(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.arrays.limits import limits_of
+from keras_rank.arrays.arithmetic import limits_of
 from keras_rank.backends import Array
 from keras_rank.reading import files
 from keras_rank.reading.engine import connect

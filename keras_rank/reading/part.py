@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from keras_rank.arguments import suggestion
 from keras_rank.reading.engine import Relation, in_sql, query
-from keras_rank.reading.files import folders_of
-from keras_rank.reading.layouts import is_number
+from keras_rank.reading.files import folders_of, is_number
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}

@@ -1,24 +1,123 @@
-"""Judgments and runs that hold the items of each query, as tables of lists.
-
-They are dicts, also as JSON files.
-"""
+"""Judgments and runs that hold the items of each query together."""
 
 import contextlib
 import decimal
 import numbers
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from keras import ops
 
-from keras_rank.reading import files, layouts
-from keras_rank.reading.json_objects import json_of
+from keras_rank.reading import engine, files, sources
+from keras_rank.reading.engine import Connection, Relation, stored
+from keras_rank.reading.part import INTEGERS, NUMERIC, ColumnRef, Part
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.text import NUMBERS
+from keras_rank.reading.typed_files import json_of
+
+
+def as_tables(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any, bool]:
+    """Turns lists of ids on both sides into dicts or tables by query number.
+
+    Returns:
+        The judgments, the run, and whether their queries are numbered. Other sources
+        are returned unchanged.
+    """
+    given = {"qrels": qrels, "run": run}
+    lists = {name: _lists_of(name, x, columns) for name, x in given.items()}
+    if all(x is not None for x in lists.values()):
+        return *_by_place(lists["qrels"], lists["run"], columns), True
+    for name, values in lists.items():
+        if values is not None:
+            raise _no_lists(name, values, columns)
+    return qrels, run, False
+
+
+def _lists_of(name: str, source: Any, columns: Columns) -> Any:
+    """Returns a list, or an array of integers in rows, and `None` for other sources.
+
+    Raises for rows with the fields of one item.
+    """
+    if files.are_files(source) or hasattr(source, "__arrow_c_stream__"):
+        return None
+    array = on_host(source)
+    if hasattr(array, "__array__"):
+        # Ids under a mask become `None`, which is refused.
+        array = array if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
+        if array.dtype.names:
+            raise _no_lists(name, list(array[:1]), columns)
+        if type(array) is np.ndarray and array.ndim == 2 and array.dtype.kind in "iu":
+            return array
+        return array.tolist() if array.ndim else None
+    if not isinstance(source, Iterable) or isinstance(source, Mapping | Set):
+        return None
+    is_iterator = not isinstance(source, Sequence)
+    if is_iterator or any(isinstance(x, tuple | Mapping | np.void) for x in source):
+        raise _no_lists(name, source, columns)
+    return list(source)
+
+
+def _no_lists(name: str, values: Any, columns: Columns) -> ValueError:
+    """The error for rows, for an iterator, and for lists on one side only."""
+    first = next(iter(values), None) if isinstance(values, Sequence) else None
+    has_names = isinstance(first, Mapping | np.void) or hasattr(first, "_fields")
+    names = [columns.query, columns.item, getattr(columns, NUMBERS[name])]
+    table = "pandas.DataFrame(rows" + ("" if has_names else f", columns={names}") + ")"
+    return sources.not_understood(
+        name, f"{reprlib.repr(values)}. If it has a row for each item, pass `{table}`"
+    )
+
+
+def _by_place(judged: Any, found: Any, columns: Columns) -> tuple[Any, Any]:
+    """Numbers the queries. A single id is the one relevant item of a query."""
+    if isinstance(judged, list):
+        judged = [[x] if is_id(x) else x for x in judged]
+    are_pairs = _are_pairs(judged) and _are_pairs(found)
+    if are_pairs or any(map(_mixes_types, (judged, found))):
+        raise ValueError(
+            "`qrels` and `run` should be lists of the ids of each query, of one type: "
+            "those of two ids on both sides in dicts, such as `dict(enumerate(run))`. "
+            "If they have a row for each item, pass `pandas.DataFrame(rows, columns="
+            f"{[columns.query, columns.item, columns.score]})`. Received: "
+            f"{reprlib.repr(judged)} and {reprlib.repr(found)}"
+        )
+    if len(judged) != len(found):
+        raise ValueError(
+            "`qrels` and `run` should have the ids of each query, in the same order. "
+            f"Received: those of {len(judged)} and of {len(found)} queries"
+        )
+    return _placed(judged, columns), _placed(found, columns)
+
+
+def _are_pairs(ids: Any) -> bool:
+    """Returns whether all queries have two ids."""
+    if isinstance(ids, np.ndarray):
+        return bool(ids.shape[1] == 2)
+    return {isinstance(x, list) and len(x) for x in map(listed, ids)} == {2}
+
+
+def _mixes_types(ids: Any) -> bool:
+    """Returns whether the first list has values of several types, as a row has."""
+    if isinstance(ids, np.ndarray):
+        return False
+    first = listed(ids[0]) if ids else []
+    values = first if isinstance(first, list) else []
+    return len({(is_id(x), isinstance(x, str | bytes)) for x in values}) > 1
+
+
+def _placed(ids: Any, columns: Columns) -> Any:
+    """Returns the ids of each query by the number of the query."""
+    if not isinstance(ids, np.ndarray):
+        return dict(enumerate(ids))
+    number, size = ids.shape
+    ends = pa.array(np.arange(number + 1) * size)
+    items = pa.LargeListArray.from_arrays(ends, pa.array(ids.ravel()))
+    return pa.table({columns.query: np.arange(number), columns.item or "": items})
+
 
 # Keys of a dict of columns, which a query is not likely to have for an id.
 _COLUMN = re.compile(
@@ -45,7 +144,7 @@ def is_nested(name: str, source: Any) -> bool:
     """Whether a source is JSON of `{query: {item: number}}`."""
     if not files.are_files(source):
         return False
-    return layouts.layout_of(name, files.files_of(name, source)[0]) == "nested"
+    return files.layout_of(name, files.files_of(name, source)[0]) == "nested"
 
 
 def on_host(x: Any) -> Any:
@@ -297,3 +396,104 @@ def no_subtopics(received: str) -> ValueError:
         "`subtopic` (--subtopic) names, or a dict {query: {subtopic: {item: label}}}. "
         f"Received: {received}"
     )
+
+
+# The types of ids in lists. The last one is that of empty lists.
+_IDS = {*INTEGERS, "VARCHAR", "BLOB", "UUID", '"NULL"'}
+
+
+class ItemsPart(Part):
+    """The items of a table with lists. An empty list has a row without an item."""
+
+    def __init__(self, name: str, columns: Iterable[str], rows: Relation) -> None:
+        super().__init__(name, columns)
+        self._rows = rows
+
+    def type_of(self, place: int) -> str:
+        return str(self._rows.types[place])
+
+    def scan(self, places: Sequence[int]) -> Relation:
+        return self._rows
+
+
+def has_lists(part: Part, name: str) -> bool:
+    """Whether a column holds lists."""
+    columns = part.columns
+    return name in columns and part.type_of(columns.index(name)).endswith("]")
+
+
+def items_of(
+    connection: Connection,
+    argument: str,
+    part: Part,
+    found: Mapping[str, str],
+    is_padded: bool,
+) -> ItemsPart:
+    """Returns the items of a table with lists.
+
+    Items without numbers have the label 1, or scores that keep their order.
+
+    Args:
+        connection: a DuckDB.
+        argument: `"qrels"` or `"run"`.
+        part: the table.
+        found: the names of the columns, by what they hold.
+        is_padded: whether -1 at the end of a list with numbers is padding, as it is in
+            lists without.
+    """
+    id_, item, number = sought = [
+        ColumnRef(role, found[role]) for role in ("query", "item", NUMBERS[argument])
+    ]
+    if "subtopic" in found:
+        raise ValueError(
+            "`qrels` with subtopics should have a row for each item. Received: "
+            f"lists of items, in {part.name}"
+        )
+    has_numbers = has_lists(part, number.name)
+    if not has_numbers:
+        _require_no_numbers(part, item, number)
+    type_ = part.type_of(part.place(item)).rpartition("[")[0]
+    if type_ not in _IDS:
+        accepted = "a column of ids, or of lists of texts or integers"
+        raise item.refused(accepted, f"which has lists of the type {type_}")
+    # Those of arrays have a fixed length.
+    items = f'CAST("1" AS {type_}[])'
+    kept = items
+    if type_ in INTEGERS and (is_padded or not has_numbers):
+        kept = f"list_filter({items}, lambda x: x <> -1)"
+    columns = f'SELECT "0", {items} AS items, {kept} AS kept'
+    wrong = "items IS NULL OR len(items) <> list_count(items)"
+    if has_numbers or argument == "run":
+        wrong += " OR items[:len(kept)] <> kept"
+    numbers = (
+        f"[{'-i' if argument == 'run' else '1'}::DOUBLE FOR i IN range(len(kept))]"
+    )
+    if has_numbers:
+        columns += ', "2" AS numbers'
+        wrong += " OR len(items) IS DISTINCT FROM len(numbers)"
+        numbers = "numbers[:len(kept)]"
+    read = part.read(sought if has_numbers else [id_, item])
+    lists = stored(connection, engine.query(read, f"{columns} FROM source"))
+    for of_query, ids, _, *given in lists.filter(wrong).limit(1).fetchall():
+        raise not_understood(argument, of_query, [ids, *given] if given else ids)
+    if argument == "qrels":
+        # Others have no judgments.
+        lists = lists.filter("len(kept) > 0")
+    unnested = ", ".join(
+        f'unnest(if(len(kept) = 0, [NULL], {values})) AS "{i}"'
+        for i, values in enumerate(("kept", numbers), 1)
+    )
+    rows = engine.query(lists, f'SELECT "0", {unnested} FROM source')
+    return ItemsPart(part.name, found.values(), rows)
+
+
+def _require_no_numbers(part: Part, item: ColumnRef, number: ColumnRef) -> None:
+    """Raises for a column that may hold the numbers of the items in lists."""
+    for place, name in enumerate(part.columns):
+        type_ = part.type_of(place)
+        is_like = type_.startswith(NUMERIC) and type_.endswith("]")
+        if name == number.name or (is_like and name != item.name):
+            raise number.refused(
+                f"the lists of numbers beside those of items, or leave out {name!r}",
+                f"and {part.name} with {name!r} of the type {type_}",
+            )

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from keras_rank.arguments import check_choice, check_flag
-from keras_rank.reading import files, in_order, lists, query_dicts, roles, sources
+from keras_rank.reading import column_roles, files, query_dicts, sources
 from keras_rank.reading.engine import (
     Connection,
     Relation,
@@ -19,10 +19,9 @@ from keras_rank.reading.engine import (
     connected,
     numbered,
 )
+from keras_rank.reading.files import layout_of
 from keras_rank.reading.joined_dicts import NEED_TABLES, join_dicts
-from keras_rank.reading.layouts import layout_of
 from keras_rank.reading.merged_ids import warnings_of_ids
-from keras_rank.reading.names import KNOWN
 from keras_rank.reading.part import (
     LARGEST_INTEGER,
     ColumnRef,
@@ -30,7 +29,7 @@ from keras_rank.reading.part import (
     common_type,
     no_column,
 )
-from keras_rank.reading.rows import Columns, Order, Rows, sorted_lists
+from keras_rank.reading.rows import KNOWN, Columns, Order, Rows, sorted_lists
 from keras_rank.reading.text import NUMBERS, PLACE, CsvPart
 
 # The order of the rows of an item that a query has several times: the first row counts.
@@ -83,7 +82,7 @@ def read_run(
         memory_limit: the memory to use. `None`: most of the available memory.
         keeps_items: whether the items of the rows are needed.
     """
-    judged, found, are_in_order = in_order.as_tables(qrels, run, columns)
+    judged, found, are_in_order = query_dicts.as_tables(qrels, run, columns)
     if protocol.ignore_identical_ids and are_in_order:
         raise ValueError(
             "`ignore_identical_ids` should be False for lists in the order of the "
@@ -149,7 +148,7 @@ def _join(
 def judgments_of(source: Any) -> pa.Table:
     """Returns judgments as a table of queries, items and labels."""
     columns = Columns("query_id", "label", "score", "item_id")
-    source, _, _ = in_order.as_tables(source, {}, columns)
+    source, _, _ = query_dicts.as_tables(source, {}, columns)
     with connect() as connection:
         side = _side_of(connection, "qrels", source, columns)
         table, _ = _create(connection, side, columns)
@@ -201,7 +200,9 @@ def _side_of(
         source = _standard_input(name)
     with files.errors_of(name, source):
         table = query_dicts.tabulated(name, source, columns)
-        parts = sources.parts_of(connection, name, table, roles.names_of(columns))
+        parts = sources.parts_of(
+            connection, name, table, column_roles.names_of(columns)
+        )
     return _Side(name, source, parts, is_given and table is source)
 
 
@@ -253,12 +254,14 @@ def _create(
             for role, column in found.items()
         }
         numbers = {number: ids.pop(number)}
-        are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
-        has_numbers = name == "run" or not roles.are_ids(parts, found, columns)
+        are_lists = all(query_dicts.has_lists(part, found["item"]) for part in parts)
+        has_numbers = name == "run" or not column_roles.are_ids(parts, found, columns)
         if are_lists:
-            has_numbers = all(lists.has_lists(part, found[number]) for part in parts)
+            has_numbers = all(
+                query_dicts.has_lists(part, found[number]) for part in parts
+            )
             parts = [
-                lists.items_of(connection, name, part, found, is_padded)
+                query_dicts.items_of(connection, name, part, found, is_padded)
                 for part in parts
             ]
         has_column = has_numbers or are_lists
@@ -320,7 +323,9 @@ def _parts_of(
 ) -> tuple[Sequence[Part], dict[str, str]]:
     """The parts of a side, and their common columns, by what they hold."""
     name, parts = side.name, side.parts
-    found, *more = [roles.roles_of(name, part, columns, others) for part in parts]
+    found, *more = [
+        column_roles.roles_of(name, part, columns, others) for part in parts
+    ]
     if any(each != found for each in more):
         raise ValueError(
             f"`{name}` should be files with columns in one order. Received: "

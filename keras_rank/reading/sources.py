@@ -14,10 +14,9 @@ from keras import ops
 from pyarrow import dataset
 
 from keras_rank.reading import engine, files, text
-from keras_rank.reading.arrow import ArrowPart, parts_of_files
-from keras_rank.reading.json_objects import JsonPart
-from keras_rank.reading.layouts import layout_of
+from keras_rank.reading.files import layout_of
 from keras_rank.reading.part import ColumnRefs, Part, common_type
+from keras_rank.reading.typed_files import ArrowPart, JsonPart, parts_of_files
 
 _TEXTS: dict[str, Callable[..., Part]] = {
     "csv": text.CsvPart,

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from keras_rank.reading import files, layouts
+from keras_rank.reading import files
 from keras_rank.reading.engine import Connection, Relation, numbered, query, stored
-from keras_rank.reading.layouts import NO_ITERATION
+from keras_rank.reading.files import NO_ITERATION
 from keras_rank.reading.part import LARGEST_INTEGER, ColumnRef, ColumnRefs, Part
 
 # The bytes that are parsed at a time. A row has to fit.
@@ -185,9 +185,9 @@ class CsvPart(TextPart):
     """A file whose columns are separated by tabs, commas, semicolons or bars."""
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
-        delimiter, (first, *_) = layouts.delimited(self.first)
+        delimiter, (first, *_) = files.delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
-        names = {*first, *map(layouts.plain_name, first)}
+        names = {*first, *map(files.plain_name, first)}
         is_placed = any(map(PLACE.fullmatch, sought)) and names.isdisjoint(sought)
         self._first_row = 1 if is_placed else 2
         if is_placed:
@@ -233,7 +233,7 @@ class CsvPart(TextPart):
 
     def line_of(self, row: int) -> int:
         with self._rows() as rows:
-            next(itertools.islice(filter(layouts.is_row, rows), row - 1, None), None)
+            next(itertools.islice(filter(files.is_row, rows), row - 1, None), None)
             return int(rows.line_num)
 
     @contextlib.contextmanager
@@ -241,7 +241,7 @@ class CsvPart(TextPart):
         stream = io.BufferedReader(files.opened(self.file))
         with (
             io.TextIOWrapper(stream, "utf-8", "replace", newline="") as text,
-            layouts.rows_of(text, self._delimiter, strict) as rows,
+            files.rows_of(text, self._delimiter, strict) as rows,
         ):
             yield rows
 
@@ -252,11 +252,11 @@ class LinesPart(TextPart):
     is_exact = False
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
-        (line, *_) = [*layouts.lines_of(self.first), ""]
+        (line, *_) = [*files.lines_of(self.first), ""]
         self._first_line = line
-        width, number = len(layouts.fields_of(line)), NUMBERS[self.argument]
+        width, number = len(files.fields_of(line)), NUMBERS[self.argument]
         self.fields = _FIELDS[self.argument]
-        are_names = not set(sought).isdisjoint(map(layouts.plain_name, line.split()))
+        are_names = not set(sought).isdisjoint(map(files.plain_name, line.split()))
         if width == 3:
             self.fields = ("query", "item", number)
         elif width == 2 and number == "label" and not are_names:
@@ -271,7 +271,7 @@ class LinesPart(TextPart):
 
         Judgments that are not of TREC may have an item in the place of the iteration.
         """
-        lines = "".join(layouts.lines_of(self.first))
+        lines = "".join(files.lines_of(self.first))
         may_be_others = "iteration" in self.fields and "\t" in lines
         if have_subtopics or not may_be_others:
             return "query" in self.fields
@@ -282,7 +282,7 @@ class LinesPart(TextPart):
     def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         """Reads plain lines with Arrow, which takes a fifth of the time of DuckDB."""
         # A run may have no tag.
-        missing = len(self.fields) - len(layouts.fields_of(self._first_line))
+        missing = len(self.fields) - len(files.fields_of(self._first_line))
         if missing in (0, 1) and self._separator:
             # DuckDB reads other numbers, and names the lines that are wrong.
             with contextlib.suppress(pa.ArrowException):
@@ -315,7 +315,7 @@ class LinesPart(TextPart):
             read[key]: pa.float64() if type_ == "DOUBLE" else pa.string()
             for key, type_ in types.items()
         }
-        width = len(layouts.fields_of(self._first_line))
+        width = len(files.fields_of(self._first_line))
         with files.opened(self.file) as stream:
             table = arrow_csv.read_csv(
                 stream,
@@ -389,7 +389,7 @@ class LinesPart(TextPart):
 
     def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         ((line, _),) = self._lines().filter(f"row = {row[-1]}").fetchall()
-        argument, fields = self.argument, layouts.fields_of(line)
+        argument, fields = self.argument, files.fields_of(line)
         other = {5: "a run", 6: "a run", 4: "qrels"}.get(len(fields))
         hint = ""
         if "" in fields:

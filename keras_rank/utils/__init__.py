@@ -1,8 +1,13 @@
 """Utilities that prepare lists for a metric, and export and merge its state."""
 
-from keras_rank.utils.lists import exclude_items, mask_labels, pad_lists, unpad_lists
-from keras_rank.utils.qrels import targets_from_qrels
-from keras_rank.utils.state import export_state, merge_state
+from keras_rank.utils.list_inputs import (
+    exclude_items,
+    mask_labels,
+    pad_lists,
+    targets_from_qrels,
+    unpad_lists,
+)
+from keras_rank.utils.metric_state import export_state, merge_state
 
 __all__ = [
     "exclude_items",

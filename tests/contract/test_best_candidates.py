@@ -11,7 +11,7 @@ from targets import changed
 from test_catalogue import ITEMS, QUERIES, scores_of, tasks
 
 from keras_rank import catalogue, functional
-from keras_rank.catalogue import best
+from keras_rank.catalogue import top_candidates
 
 pytestmark = pytest.mark.programs
 
@@ -19,8 +19,8 @@ BACKEND = keras.backend.backend()
 
 
 def best_of(*arguments, **options):
-    best = catalogue.top_k(*arguments, **options)
-    return tuple(map(ops.convert_to_numpy, best))
+    top_candidates = catalogue.top_k(*arguments, **options)
+    return tuple(map(ops.convert_to_numpy, top_candidates))
 
 
 def expected_best(task, k):
@@ -77,13 +77,13 @@ def test_scores_that_are_equal_by_chance(equal, sorts):
     queries = np.ones((QUERIES, 1), "float32")
     arguments = {"shuffle_ties": True, "seed": 1, "block_size": block_size}
     _, in_order = best_of(queries, candidates, items, **arguments)
-    sorted_by_keys = best._in_order
+    sorted_by_keys = top_candidates._in_order
 
     def recorded(scores, *options):
         sizes.append(scores.shape[1])
         return sorted_by_keys(scores, *options)
 
-    with changed(best, _in_order=recorded):
+    with changed(top_candidates, _in_order=recorded):
         _, ids = best_of(queries, candidates, k, **arguments)
     np.testing.assert_array_equal(ids, in_order[:, :k])
     assert (block_size in sizes) == sorts

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 from test_ways import IS_COMPILED, WAYS_HERE, Way
 
-from keras_rank.arrays.limits import as_ranked
+from keras_rank.arrays.arithmetic import as_ranked
 from keras_rank.arrays.ordering import best_first, highest_first
 from keras_rank.backends import backend
 

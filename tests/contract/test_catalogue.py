@@ -21,9 +21,8 @@ from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
 from keras_rank.catalogue.blocks import Queries, chunks_of_queries
-from keras_rank.catalogue.candidates import open_candidates
-from keras_rank.catalogue.ranks import retrieval
-from keras_rank.catalogue.tiles import TILE
+from keras_rank.catalogue.candidates import TILE, open_candidates
+from keras_rank.catalogue.target_ranks import retrieval
 from keras_rank.lists import standardize
 
 BACKEND = keras.backend.backend()

@@ -14,7 +14,8 @@ from targets import changed
 from keras_rank import catalogue, functional
 from keras_rank.arrays import counting
 from keras_rank.backends import backend
-from keras_rank.catalogue import blocks, tiles
+from keras_rank.catalogue import blocks
+from keras_rank.catalogue import candidates as candidates_module
 from keras_rank.catalogue.candidates import open_candidates
 
 BACKEND = keras.backend.backend()
@@ -159,8 +160,8 @@ def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, request):
 @pytest.mark.usefixtures("_on_accelerator")
 def test_tiles_fit_the_free_memory(free, queries, features, tile, block, monkeypatch):
     monkeypatch.setattr(backend, "free_memory", lambda: free)
-    assert tiles.tile_size() == tile
-    assert tiles.block_size_of(None, tile, queries, features) == block
+    assert candidates_module.tile_size() == tile
+    assert candidates_module.block_size_of(None, tile, queries, features) == block
     table = np.broadcast_to(np.zeros((), "float32"), (10**8, features))
     candidates = open_candidates(table, None, queries)
     at_once = candidates.queries_at_once(queries)
@@ -170,14 +171,14 @@ def test_tiles_fit_the_free_memory(free, queries, features, tile, block, monkeyp
         used = 12 * at_once * block + 2 * 4 * features * block
         assert used <= free / 16 + 4 * features * block
     assert at_once * block <= tile or at_once == 1
-    assert tiles.block_size_of(50, tile, queries, features) == 50
+    assert candidates_module.block_size_of(50, tile, queries, features) == 50
 
 
 def test_tiles_of_a_cpu_are_those_of_its_cache():
     if backend.on_accelerator():
         pytest.skip("runs on an accelerator")
-    assert tiles.tile_size() == 2**21
-    assert tiles.block_size_of(None, 2**21, 10**6, 64) == 4096
+    assert candidates_module.tile_size() == 2**21
+    assert candidates_module.block_size_of(None, 2**21, 10**6, 64) == 4096
 
 
 @pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="they tell it")

@@ -7,7 +7,7 @@ from keras import ops
 from test_ways import IS_COMPILED, WAYS_HERE, Way, pretend_accelerator
 
 from keras_rank.arrays import counting
-from keras_rank.arrays.limits import as_compared
+from keras_rank.arrays.arithmetic import as_compared
 from keras_rank.backends import backend
 from keras_rank.metrics import AverageRelevancePosition, RankingMetrics, RecallAtK
 

@@ -20,7 +20,7 @@ from strategies import BATCH, LIST_SIZE, batches, splits
 from test_catalogue import ITEMS, scores_of, tasks
 
 from keras_rank import catalogue, utils
-from keras_rank.catalogue import tiles
+from keras_rank.catalogue import candidates as candidates_module
 from keras_rank.metrics import (
     NDCG,
     AveragePopularity,
@@ -401,7 +401,7 @@ def test_tables_have_no_catalogue():
 def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
     """Keras on JAX makes floats of numbers, which are no indices."""
     # Queries and candidates in several blocks.
-    monkeypatch.setattr(tiles, "TILE", 8)
+    monkeypatch.setattr(candidates_module, "TILE", 8)
     scores, ids = rng.integers(0, 4, (5, 13)), rng.integers(0, 13, (5, 2))
     queries, items = (rng.normal(size=(n, 3)).astype("float32") for n in (5, 13))
     popularity = np.arange(1, 14) / 16

@@ -24,7 +24,7 @@ from keras_rank.metrics import (
     variables,
 )
 from keras_rank.metrics.group import as_group
-from keras_rank.metrics.names import parts_of
+from keras_rank.metrics.registry import parts_of
 
 ASCII = st.characters(max_codepoint=127)
 

@@ -11,7 +11,7 @@ from registry import FIRST_CASES
 
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
-from keras_rank.lists.given import look
+from keras_rank.lists.input_arrays import look
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 BACKEND = keras.backend.backend()

@@ -14,7 +14,7 @@ from arrays import assert_close, assert_equal
 from keras import ops
 
 from keras_rank import catalogue, functional, metrics, utils
-from keras_rank.lists.given import look
+from keras_rank.lists.input_arrays import look
 from keras_rank.lists.tensors import dtype_name
 
 BACKEND = keras.backend.backend()

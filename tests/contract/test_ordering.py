@@ -16,8 +16,8 @@ from strategies import lists_of
 from keras_rank.arrays import arithmetic, hashing, selection
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.backends import backend, generic
-from keras_rank.ranking import tie_breaking
-from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
+from keras_rank.ranking import base
+from keras_rank.ranking.order_spec import OrderSpec, rank_by_scores
 
 pytestmark = pytest.mark.programs
 
@@ -57,9 +57,9 @@ def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
 def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
     lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
-    of_lists = tie_breaking.list_keys(key_of_seed(7), 5, lists.has_items)
+    of_lists = base.list_keys(key_of_seed(7), 5, lists.has_items)
     items = ops.arange(1, 5, dtype="int32")[None]
-    keys = ops.convert_to_numpy(tie_breaking.item_keys(of_lists, items))
+    keys = ops.convert_to_numpy(base.item_keys(of_lists, items))
     expected = [[oracle.shuffle_key(7, 5 + b, i) for i in range(4)] for b in range(2)]
     np.testing.assert_array_equal(keys, expected)
     assert keys[0, 0] == -1833678159

@@ -8,7 +8,7 @@ from keras import ops
 from keras_rank import gains, metrics
 from keras_rank.backends import backend, generic
 from keras_rank.metrics.update import UpdateSpec
-from keras_rank.ranking.ranked import OrderSpec
+from keras_rank.ranking.order_spec import OrderSpec
 
 
 def found_by(function, *arrays, **others):

@@ -10,7 +10,7 @@ from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import metrics
-from keras_rank.arrays.buckets import rounded_up
+from keras_rank.arrays.arithmetic import rounded_up
 
 
 def metrics_of():

@@ -7,7 +7,7 @@ from data_sets import SOURCES, Batches
 from epochs import evaluated, sizes_predicted
 from keras import ops
 
-from keras_rank.callbacks import GroupedEvaluation, grouped, inputs
+from keras_rank.callbacks import GroupedEvaluation, grouped_evaluation, model_inputs
 from keras_rank.metrics import NDCG, Gini, MeanAveragePrecision, RankingMetrics
 from keras_rank.utils import pad_lists
 
@@ -27,8 +27,8 @@ def scorer(*, as_dict=False, outputs=None):
     features = keras.Input((FEATURES,), name="features")
     hidden = keras.layers.Dense(4, activation="tanh")(features)
     scores = keras.layers.Dense(1, name="score")(hidden)
-    inputs = {"features": features} if as_dict else features
-    return keras.Model(inputs, outputs(scores, hidden) if outputs else scores)
+    model_inputs = {"features": features} if as_dict else features
+    return keras.Model(model_inputs, outputs(scores, hidden) if outputs else scores)
 
 
 def evaluation(*given, metrics=("ndcg@3",), **arguments):
@@ -165,8 +165,8 @@ def test_parts_and_batches_of_lists_change_nothing(data, monkeypatch):
     assert list(whole) == [
         *("val_ndcg_at_2", "val_ndcg_at_2_stderr", "val_average", "val_average_stderr")
     ]
-    monkeypatch.setattr(inputs, "MOST_ROWS", 2 * BATCH_SIZE + 1)
-    monkeypatch.setattr(grouped, "_MOST_ITEMS", 24)
+    monkeypatch.setattr(model_inputs, "MOST_ROWS", 2 * BATCH_SIZE + 1)
+    monkeypatch.setattr(grouped_evaluation, "_MOST_ITEMS", 24)
     found = evaluated(evaluation(x, labels, ids, metrics=group), model)
     assert found == whole
 
@@ -176,7 +176,7 @@ def test_what_is_predicted_at_a_time_is_bounded(data, monkeypatch):
     x, labels, ids = data
     model = scorer(as_dict=True)
     sizes = sizes_predicted(model, monkeypatch)
-    monkeypatch.setattr(inputs, "MOST_BYTES", 40 * x[0].nbytes)
+    monkeypatch.setattr(model_inputs, "MOST_BYTES", 40 * x[0].nbytes)
     result(model, {"features": x}, labels, ids)
     assert sizes == [(16, 16), (32, 16), (32, 16), (6, 16)]
 
@@ -262,7 +262,7 @@ def test_what_a_callback_keeps_may_change_afterwards(data, form, rng):
 
 def test_a_model_may_predict_into_the_same_memory(data, monkeypatch):
     x, labels, ids = data
-    monkeypatch.setattr(inputs, "MOST_ROWS", BATCH_SIZE)
+    monkeypatch.setattr(model_inputs, "MOST_ROWS", BATCH_SIZE)
 
     class Scorer:
         scores = np.zeros((BATCH_SIZE, 1), "float32")

@@ -8,7 +8,7 @@ from epochs import Identity, evaluated, sizes_predicted
 from keras import ops
 
 from keras_rank import metrics
-from keras_rank.callbacks import ListEvaluation, inputs, lists
+from keras_rank.callbacks import ListEvaluation, list_evaluation, model_inputs
 from keras_rank.metrics import NDCG, Coverage, MeanAveragePrecision, RankingMetrics
 
 LISTS, ITEMS, FEATURES, BATCH_SIZE = 40, 6, 3, 16
@@ -124,10 +124,10 @@ def test_parts_change_nothing(data, monkeypatch):
     sizes = sizes_predicted(model, monkeypatch)
     first = BATCH_SIZE, BATCH_SIZE
     for module, name, value, expected in (
-        (lists, "MOST_SCORES", 1, [16, 16, 8]),
-        (lists, "MOST_SCORES", 35 * ITEMS, [32, 8]),
-        (inputs, "MOST_ROWS", 31, [16, 16, 8]),
-        (inputs, "MOST_BYTES", 35 * x[0].nbytes, [32, 8]),
+        (list_evaluation, "MOST_SCORES", 1, [16, 16, 8]),
+        (list_evaluation, "MOST_SCORES", 35 * ITEMS, [32, 8]),
+        (model_inputs, "MOST_ROWS", 31, [16, 16, 8]),
+        (model_inputs, "MOST_BYTES", 35 * x[0].nbytes, [32, 8]),
     ):
         del sizes[:]
         with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ from epochs import Identity, evaluated
 
 from keras_rank import catalogue, functional, metrics
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, ListEvaluation
-from keras_rank.catalogue import evaluation
+from keras_rank.catalogue import catalogue_metrics
 from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
 
@@ -131,7 +131,7 @@ def test_segments_have_the_results_that_they_have_alone(request, evaluate):
 @pytest.mark.parametrize("most", [2**21, 15, 1])
 def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch, most):
     """Where ties are shuffled, by the number of the list among all, in any batches."""
-    monkeypatch.setattr("keras_rank.callbacks.grouped._MOST_ITEMS", most)
+    monkeypatch.setattr("keras_rank.callbacks.grouped_evaluation._MOST_ITEMS", most)
     scores, labels, ids, by = rows
     _, first_rows, of_list = np.unique(ids, return_index=True, return_inverse=True)
     weights = rng.random(LISTS)
@@ -155,7 +155,7 @@ def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch
 def test_queries_have_the_value_that_they_have_in_the_whole(
     queries, rng, monkeypatch, most, shuffle_ties
 ):
-    monkeypatch.setattr(evaluation, "MOST_RANKS", most)
+    monkeypatch.setattr(catalogue_metrics, "MOST_RANKS", most)
     x, candidates, targets, by = queries
     weights, exclude = rng.random(LISTS), rng.integers(0, ITEMS, (LISTS, 2))
     given = {"sample_weight": weights, "exclude": exclude}

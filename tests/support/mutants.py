@@ -41,7 +41,7 @@ import pytest
 from faults import ROOT, Fault, faults_of
 
 GENERIC = "keras_rank/backends/generic.py"
-PATHS = [f"keras_rank/{x}" for x in ("arrays", "formulas", "lists", "ranking")]
+PATHS = [f"keras_rank/{x}" for x in ("arrays", "formulas.py", "lists", "ranking")]
 PATHS += ["keras_rank/state.py", GENERIC]
 EQUATIONS = ("binary", "graded", "pairwise", "subtopics")
 PATHS += [f"keras_rank/metrics/{x}.py" for x in EQUATIONS]

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from hypothesis import strategies as st
 
-from keras_rank.lists.reading import read
+from keras_rank.lists.inputs import read
 from keras_rank.lists.standardize import dense_lists
 
 # One shape for all examples, so that compiled code is compiled once.

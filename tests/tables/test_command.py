@@ -19,13 +19,13 @@ from tables import rows_of
 
 import keras_rank
 import keras_rank_command
+from keras_rank.arguments import GAINS
 from keras_rank.evaluation import Evaluation, compare, evaluate
-from keras_rank.evaluation.command import printing
+from keras_rank.evaluation import command as command_module
 from keras_rank.evaluation.lists import metric_names, settings
-from keras_rank.evaluation.report import how
+from keras_rank.evaluation.report import intervals
 from keras_rank.metrics import NDCG, MeanReciprocalRank
 from keras_rank.reading import runs
-from keras_rank.worth import GAINS
 
 FEW = "Warning: all rows have fewer than 10 lists, too few for reliable intervals."
 QRELS = "1 0 a 1\n1 0 b 0\n2 0 a 1\n"
@@ -438,7 +438,7 @@ def test_streams_that_are_closed(monkeypatch, closed, files):
 
 
 def test_an_error_of_ours_is_no_gate(command, monkeypatch):
-    monkeypatch.setattr("keras_rank.evaluation.command.main._results", lambda *_: 1 / 0)
+    monkeypatch.setattr("keras_rank.evaluation.command._results", lambda *_: 1 / 0)
     assert "ZeroDivisionError" in command("evaluate qrels run", expected=2).err
 
 
@@ -617,8 +617,8 @@ def test_options_accept_what_the_functions_accept():
                 name = action.option_strings[-1].removeprefix("--")
                 found[name] = found.get(name, set()) | set(action.choices)
     known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
-    known |= {"gains": GAINS, "output": [*printing._TEXTS, "json"]}
-    known |= {"test": how.TESTS, "correction": [*how.CORRECTIONS, "none"]}
+    known |= {"gains": GAINS, "output": [*command_module._TEXTS, "json"]}
+    known |= {"test": intervals.TESTS, "correction": [*intervals.CORRECTIONS, "none"]}
     both = {*settings.CHOICES["duplicates"], *runs.CHOICES["duplicates"]}
     expected = {name: set(values) for name, values in known.items()}
     assert found == {**expected, "duplicates": both}

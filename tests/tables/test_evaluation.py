@@ -16,7 +16,7 @@ from scipy import stats
 from tables import IN_MEMORY, checks, lists_of, raises, rows_of
 
 from keras_rank.evaluation import Evaluation, Table, compare, evaluate, evaluate_run
-from keras_rank.evaluation.lists import padded
+from keras_rank.evaluation.lists import padded_batches
 from keras_rank.evaluation.report import intervals
 from keras_rank.metrics import (
     DCG,
@@ -104,7 +104,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     arguments = {"weight": "item_weight", "keep": ["market"]}
     expected = evaluate(rows, names, **arguments)
     monkeypatch.setattr("keras_rank.reading.rows.ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(padded, "_POSITIONS", 40)
+    monkeypatch.setattr(padded_batches, "_POSITIONS", 40)
     found = evaluate(rows, names, **arguments)
     assert found.per_list.equals(expected.per_list)
     assert found.table.equals(expected.table)
@@ -125,7 +125,7 @@ def test_the_order_of_rows_does_not_matter_where_items_are_known():
 def test_lists_of_similar_length_are_padded_by_less_than_a_third():
     sizes = np.random.default_rng(0).integers(1, 2000, 3000)
     seen = []
-    for chosen, size in padded._batches_of(sizes):
+    for chosen, size in padded_batches._batches_of(sizes):
         seen += chosen.tolist()
         assert size >= sizes[chosen].max()
         assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)

@@ -10,7 +10,7 @@ from scipy import stats
 from tables import checks, raises, rows_of, texts, write
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
-from keras_rank.evaluation.lists import trec_eval
+from keras_rank.evaluation.lists import trec_eval_measures
 from keras_rank.evaluation.lists.metric_names import by_rules
 from keras_rank.metrics import MeanAveragePrecision, RankingMetrics
 
@@ -36,14 +36,14 @@ def test_the_files_of_trec_eval(command, option):
     names = ("qrels.test", "results.test", "out.test.aq" if option else "out.test")
     *files, printed = (path_of(f"trec_eval/{name}") for name in names)
     lines = printed.read_text().splitlines()
-    expected = [x for x in lines if x.split()[0] in trec_eval.OFFICIAL]
+    expected = [x for x in lines if x.split()[0] in trec_eval_measures.OFFICIAL]
     assert len(expected) == 29 + 27 * 3 * bool(option)
     assert command(*files, "-m", "official", *option) == expected
 
 
 def test_fit_has_only_means():
     others = "official", "NumRet(rel=2)", "IPrec(rel=2)@0.1", "Judged@10", "judged"
-    for name in {*others, *trec_eval.OFFICIAL} - {"map", "bpref"}:
+    for name in {*others, *trec_eval_measures.OFFICIAL} - {"map", "bpref"}:
         with raises("`metrics` given as strings should be a name and an optional cut"):
             RankingMetrics([name])
 
@@ -162,7 +162,7 @@ def test_all_are_those_of_ir_measures(seed):
 def test_other_spellings_and_definitions():
     qrels, run = random_run(0)
     found = evaluate_run(qrels, run, "official")
-    assert found.metric_names == list(trec_eval.OFFICIAL)
+    assert found.metric_names == list(trec_eval_measures.OFFICIAL)
     for one, other in (
         *(("NumQ", "num_q"), ("NumRet(rel=1)", "num_rel_ret"), ("NumRel", "num_rel")),
         *(("IPrec@.1", "iprec_at_recall_0.10"), ("iprec@1", "iprec_at_recall_1.00")),
@@ -201,7 +201,7 @@ def test_each_metric_has_one_name():
             evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, metrics)
     # Beside others.
     found = evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, ["official", "ndcg@10"])
-    assert found.metric_names == [*trec_eval.OFFICIAL, "ndcg@10"]
+    assert found.metric_names == [*trec_eval_measures.OFFICIAL, "ndcg@10"]
 
 
 # What reports make of sums and geometric means.
@@ -288,7 +288,7 @@ def test_checks():
     (warning,) = [x for x in found.warnings if "tied items" in x]
     assert "1.0000 with the best one. Their order also changes gm_map" in warning
     with raises("`shuffle_ties` should be True or False"):
-        trec_eval.IPrec(recall=0.1, shuffle_ties="average")
+        trec_eval_measures.IPrec(recall=0.1, shuffle_ties="average")
     nothing = evaluate_run({"1": {"a": 0}}, run, ["num_ret", "num_rel", "map"])
     (warning,) = [x for x in nothing.warnings if "no relevant items" in x]
     assert "have no relevant items for map: all" in warning

@@ -139,7 +139,7 @@ def test_a_catalogue_in_parts(tmp_path, example, dying):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # its own
 def test_a_dataset(tmp_path, dying, monkeypatch):
     pytest.importorskip("ray.data")
-    from keras_rank.evaluation.lists import ray_data
+    from keras_rank.evaluation.lists import per_list_values
 
     rows, shards = rows_of(lists=200, digits=0), tmp_path / "rows"
     # Some rows are padding, and some lists have no others.
@@ -156,7 +156,7 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     arguments = {"metrics": ["ndcg@5", "map"], "keep": ["market", "user"]}
     arguments |= {"item": "item_id", "duplicates": "count", "weight": "item_weight"}
     expected = evaluate(rows, **arguments)
-    monkeypatch.setattr(ray_data, "_of_block", dying(ray_data._of_block))
+    monkeypatch.setattr(per_list_values, "_of_block", dying(per_list_values._of_block))
     found = evaluate(ray.data.read_parquet(shards), **arguments)
     assert found.table.schema == expected.table.schema
     # On NumPy 2.0, the last bit depends on the lists that are in the same block.

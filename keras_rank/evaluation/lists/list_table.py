@@ -1,26 +1,75 @@
-"""A table with one row per list, whose schema describes its columns."""
+"""Files with one row per list: Parquet, and text for other tools."""
 
 import functools
 import json
+import os
+import pathlib
+import sys
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import parquet
 
+import keras_rank
 from keras_rank.arguments import check_choice
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists import columns
-from keras_rank.evaluation.lists.columns import (
+from keras_rank.evaluation.lists import result_columns
+from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
+from keras_rank.evaluation.lists.result_columns import (
     HEALTH,
     LEFT_OUT,
+    NO_SCORES,
     OWN_WEIGHT,
     READING,
     WEIGHT,
 )
-from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
+from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.reading import engine
+from keras_rank.reading.files import errors_of
+from keras_rank.reading.paths import check_output
+
+# The key in the schema.
+_PROVENANCE_KEY = b"keras_rank/made by"
+_ORDERS = {
+    "trec_eval": "the item whose id is larger as text comes first, as in trec_eval",
+    "trec_eval-9": "the item whose id is larger as text comes first, as in trec_eval 9",
+    "average": "the mean over all orders",
+    False: "the earlier row comes first",
+}
+
+
+def stamped(table: pa.Table, settings: Settings) -> pa.Table:
+    """The table, whose schema tells how it was made."""
+    backend = keras.config.backend()
+    versions = {
+        "keras_rank": keras_rank.__version__,
+        "Keras": keras.__version__,
+        backend: str(sys.modules[backend].__version__),
+    }
+    known = table.schema.metadata or {}
+    # None are tied that have no scores.
+    tied = () if NO_SCORES.encode() in known else settings.metrics
+    ties = {metric.name: _order_of_ties(metric, settings.ties) for metric in tied}
+    made = json.dumps({"versions": versions, "ties": ties})
+    return table.replace_schema_metadata({**known, _PROVENANCE_KEY: made})
+
+
+def stamp_of(table: pa.Table) -> dict[str, Any]:
+    """The versions, and the order of ties of each metric, if they are known."""
+    found = (table.schema.metadata or {}).get(_PROVENANCE_KEY, b"{}")
+    return {"versions": {}, "ties": {}, **json.loads(found)}
+
+
+def _order_of_ties(metric: RankingMetric, ties: str) -> str:
+    order: Any = metric.shuffle_ties if ties == "metric" else ties
+    return _ORDERS.get(order) or f"shuffled, with the seed {metric.seed}"
+
 
 # The key of the description in the schema.
 _KEY = b"keras_rank"
@@ -53,7 +102,9 @@ class ListTable:
         self.query: str = query or known["query"]
         self.rules: str | None = rules or known["rules"]
         _require_columns(table, self.query, self.metric_names)
-        columns.require_free_names([self.query, *self.metric_names], self.metric_names)
+        result_columns.require_free_names(
+            [self.query, *self.metric_names], self.metric_names
+        )
         if left_out is not None:
             table = _with_left_out(table, left_out)
         table = _with_one_definition(table, self.metrics, self.rules)
@@ -101,7 +152,7 @@ class ListTable:
     def health(self) -> dict[str, Array]:
         """The columns of health, by their names without the prefix."""
         names = [x for x in self.table.column_names if x.startswith(HEALTH)]
-        names = [x for x in names if x != columns.ITEMS]
+        names = [x for x in names if x != result_columns.ITEMS]
         found = {name.removeprefix(HEALTH): self.array(name) for name in names}
         if not truncates(self.rules):
             found.pop("fractional labels", None)
@@ -117,7 +168,7 @@ class ListTable:
         """Whether the table has the columns of health, which `per_list` leaves out."""
         needed = {"items", "judged", "ties"}
         for metric in self.metrics:
-            needed |= {f"{metric.name}/{order}" for order in columns.ORDERS}
+            needed |= {f"{metric.name}/{order}" for order in result_columns.ORDERS}
             if metric.k is not None:
                 needed |= {f"tied@{metric.k}", f"judged@{metric.k}"}
         return {HEALTH + name for name in needed} <= set(self.table.column_names)
@@ -125,7 +176,7 @@ class ListTable:
     @property
     def has_items(self) -> bool:
         """Whether items of the lists are kept."""
-        return columns.ITEMS in self.table.column_names
+        return result_columns.ITEMS in self.table.column_names
 
     @property
     def sums(self) -> list[str]:
@@ -160,10 +211,17 @@ class ListTable:
 
     def of_metrics(self, names: Sequence[str]) -> "ListTable":
         """Returns the table without the columns of other metrics."""
-        dropped = {columns.DEFINITION}
+        dropped = {result_columns.DEFINITION}
         for name in set(self.metric_names) - set(names):
-            dropped |= {name, OWN_WEIGHT.format(name), columns.RELEVANT.format(name)}
-            dropped |= {columns.SPREAD.format(name, order) for order in columns.ORDERS}
+            dropped |= {
+                name,
+                OWN_WEIGHT.format(name),
+                result_columns.RELEVANT.format(name),
+            }
+            dropped |= {
+                result_columns.SPREAD.format(name, order)
+                for order in result_columns.ORDERS
+            }
         left = [name for name in self.table.column_names if name not in dropped]
         metrics = [metric for metric in self.metrics if metric.name in names]
         return ListTable(self.table.select(left), metrics)
@@ -249,9 +307,9 @@ def _with_one_definition(
     table: pa.Table, metrics: Sequence[Measured], rules: str | None
 ) -> pa.Table:
     """The table with a column that holds the definitions of its metrics."""
-    name = columns.DEFINITION
+    name = result_columns.DEFINITION
     if name not in table.column_names:
-        rule = "drop" if columns.PADDING in table.column_names else rules
+        rule = "drop" if result_columns.PADDING in table.column_names else rules
         text = json.dumps([metrics, rule], sort_keys=True)
         number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
         table = table.append_column(name, pa.repeat(number, len(table)))
@@ -261,3 +319,46 @@ def _with_one_definition(
             "the same rules. Received: a concatenation of different ones"
         )
     return table
+
+
+# How DuckDB writes a file of each suffix.
+_OPTIONS = {
+    ".csv": "FORMAT csv, HEADER",
+    ".json": "FORMAT json, ARRAY true",
+    ".jsonl": "FORMAT json",
+}
+
+
+def read(path: str | os.PathLike[str]) -> pa.Table:
+    """Reads a table with all of its columns, and what its schema says of them."""
+    if pathlib.Path(path).suffix.lower() in _OPTIONS:
+        raise ValueError(
+            "`path` should be a Parquet file written by `write`, as other files do not "
+            f"tell what their columns are. Received: path={str(path)!r}"
+        )
+    with errors_of("path", path):
+        return parquet.read_table(path)
+
+
+def page(path: str | os.PathLike[str]) -> pathlib.Path:
+    """Returns the file of a page. Raises for other suffixes and folders."""
+    return check_output("`path`", path, (".html", ".htm"))
+
+
+def write(table: pa.Table, text: pa.Table, path: str | os.PathLike[str]) -> None:
+    """Writes a table to a Parquet file, or its columns for text to another one."""
+    suffix = pathlib.Path(path).suffix.lower()
+    suffixes = [".parquet", *_OPTIONS]
+    if suffix not in suffixes:
+        raise ValueError(
+            f"`path` should end in one of {', '.join(suffixes)}. Received: "
+            f"path={str(path)!r}"
+        )
+    check_output("`path`", path, (suffix,))
+    if suffix == ".parquet":
+        parquet.write_table(table, path)
+        return
+    with engine.connect() as connection:
+        connection.register("lists", text)
+        file = engine.in_sql(os.fspath(path))
+        connection.execute(f"COPY lists TO {file} ({_OPTIONS[suffix]})")

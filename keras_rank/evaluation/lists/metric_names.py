@@ -16,11 +16,11 @@ from keras_rank.arguments import (
     check_positive,
     check_share,
 )
-from keras_rank.evaluation.lists import trec_eval
+from keras_rank.evaluation.lists import trec_eval_measures
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
-from keras_rank.metrics.names import (
+from keras_rank.metrics.registry import (
     OTHER_NAMES,
     Member,
     Parts,
@@ -135,7 +135,7 @@ def members_of(
     """
     check_choice("rules", rules, RULES)
     if not isinstance(metrics, RankingMetrics):
-        given = trec_eval.expanded(listed(metrics))
+        given = trec_eval_measures.expanded(listed(metrics))
         metrics = [by_rules(x, rules) if isinstance(x, str) else x for x in given]
     group = as_group(metrics)
     of_lists, of_exposure = by_kind(group.members)
@@ -155,7 +155,7 @@ def members_of(
 
 def by_rules(string: str, rules: str) -> Member:
     """Returns the metric of a string, with the string as its name."""
-    of_trec_eval = trec_eval.metric_of(string, rules)
+    of_trec_eval = trec_eval_measures.metric_of(string, rules)
     if of_trec_eval is not None:
         return of_trec_eval
     parts = parts_of(string)

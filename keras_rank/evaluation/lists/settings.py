@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from keras_rank.arguments import check_choice, check_positive
-from keras_rank.evaluation.lists.columns import require_free_names
+from keras_rank.evaluation.lists.result_columns import require_free_names
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.ranking.tie_breaking import Ties
+from keras_rank.ranking.base import Ties
 from keras_rank.reading.rows import Columns, Order
 
 # The accepted values of arguments. `ties`: which of tied items comes first, as the

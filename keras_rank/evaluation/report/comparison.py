@@ -9,12 +9,11 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice, check_positive
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import LABEL_SUM
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.lists.result_columns import LABEL_SUM
 from keras_rank.evaluation.report import plots, summary, table
-from keras_rank.evaluation.report.how import How
-from keras_rank.evaluation.report.intervals import Values, corrected
+from keras_rank.evaluation.report.intervals import How, Values, corrected
 
 # What a model is called that has no name.
 _NEW = "the new one"

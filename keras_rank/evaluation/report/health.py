@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, ORDERS, SPREAD
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.lists.result_columns import HEALTH, LABEL_SUM, ORDERS, SPREAD
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Marks, Table, columns_of
 

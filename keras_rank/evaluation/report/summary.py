@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from keras_rank.arguments import suggestion
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import GRADED
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import truncates
-from keras_rank.evaluation.report.how import How
-from keras_rank.evaluation.report.intervals import Values, estimate
+from keras_rank.evaluation.lists.result_columns import GRADED
+from keras_rank.evaluation.report.intervals import How, Values, estimate
 from keras_rank.evaluation.report.table import Table, columns_of
 
 # The numbers of lists, and of units of a row. No kept column has such a name.

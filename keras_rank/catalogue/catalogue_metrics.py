@@ -1,0 +1,252 @@
+"""Metrics over all candidates: targets are ranked in one pass, then evaluated."""
+
+import functools
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank.arguments import unaccepted
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.backends import Array, Tensor, backend
+from keras_rank.catalogue.blocks import Queries
+from keras_rank.catalogue.candidate_counts import Counts
+from keras_rank.catalogue.candidates import Candidates, holds_nan
+from keras_rank.catalogue.target_ranks import Retrieval, ranked_by_counts, retrieval
+from keras_rank.catalogue.top_candidates import best_among
+from keras_rank.lists.item_lists import TargetLists
+from keras_rank.metrics import RankingMetrics
+from keras_rank.metrics.group import SegmentedSums, as_group, by_kind
+from keras_rank.metrics.registry import Member
+from keras_rank.metrics.update import (
+    M,
+    check_takes_targets,
+    columns_of_ranked,
+    grouped,
+    number_of_ranks,
+)
+from keras_rank.ranking.base import Ties
+
+# For so many targets, copies are looked for.
+_MAX_CHECKED_EMBEDDINGS = 8
+
+
+def warn_of_nan(task: Retrieval) -> None:
+    """Warns about embeddings with NaN, whose scores are NaN.
+
+    The embeddings of shards are not inspected, as their workers would have to.
+    """
+    inspected = {"queries": holds_nan(task.queries.embeddings)}
+    if isinstance(task.candidates, Candidates):
+        inspected["candidates"] = task.candidates.has_nan()
+    for argument in (name for name, has_nan in inspected.items() if has_nan):
+        warnings.warn(
+            f"`{argument}` has embeddings with NaN. Their scores are NaN, and items "
+            "with such scores have no rank, which can raise the results. Check the "
+            "model that embeds them.",
+            stacklevel=4,
+        )
+
+
+def warn_of_copies(task: Retrieval, counts: Counts) -> None:
+    """Warns if most targets have a copy among the candidates.
+
+    The sign costs nothing: a score that other candidates have too, but not most of
+    them, as a constant model would give. Only then are embeddings compared, as scores
+    may be equal by chance. Shards are not, as their workers would have to.
+    """
+    if not isinstance(task.candidates, Candidates) or task.queries.ids is None:
+        return
+    if task.candidates.features == 1:
+        # A number such as popularity, which items share.
+        return
+    tied, scores = map(ops.convert_to_numpy, (counts.tied, counts.scores))
+    number, is_found = task.candidates.items, scores > -math.inf
+    is_tied = is_found & (tied > 1) & (2 * tied <= number)
+    if 2 * is_tied.sum() > is_found.sum():
+        ids = np.unique(task.queries.ids[is_tied])
+        ids = ids[:: -(-len(ids) // _MAX_CHECKED_EMBEDDINGS)]
+        has_copy = _numbers_of(task.candidates, ids) > 1
+        if 2 * has_copy.sum() > len(ids):
+            warnings.warn(
+                "`candidates` should hold each item once. Received: most targets, such "
+                f"as {ids[has_copy][0]}, have the embedding of another candidate. "
+                "These are distinct items, and a copy of a target takes a rank: leave "
+                "copies out of `candidates`, or `exclude` them.",
+                stacklevel=5,
+            )
+
+
+def _numbers_of(candidates: Candidates, ids: Array) -> Array:
+    """How many candidates have the embedding of each of a few."""
+    rows, numbers = candidates.rows(ids)[:, None], np.zeros(len(ids), int)
+    for block in candidates.blocks():
+        is_same = ops.all(block.embeddings[None] == rows, axis=2)
+        is_same = ops.logical_and(is_same, block.hold(block.columns))
+        numbers += ops.convert_to_numpy(ops.sum(is_same, axis=1))
+    return numbers
+
+
+# With `verbose="auto"`, progress is shown after this many seconds.
+LONG = 5.0
+
+# Averaged ties may list a rank for each candidate: this many at a time.
+MOST_RANKS = 2**22
+
+Metrics = RankingMetrics | Member | Sequence[Member | str | dict[str, Any]]
+
+
+@backend.without_autograph
+def evaluate(
+    targets: Any,
+    queries: Any,
+    candidates: Any,
+    metrics: Metrics,
+    *,
+    sample_weight: Any = None,
+    score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
+    exclude: Any = None,
+    block_size: int | None = None,
+    verbose: Literal["auto", 0, 1, 2] = "auto",
+) -> dict[str, float]:
+    """Computes metrics of the ranks of targets among all candidates.
+
+    Ranks are counted in one pass over the candidates, block by block, for all metrics
+    of the same tie rule. No matrix of scores is built, and no candidate is left out. A
+    warning says where most targets have copies among the candidates, which take ranks.
+
+    Args:
+        targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
+        queries: as for `keras_rank.catalogue.rank`: of shape `(batch, features)`.
+        candidates: as for `keras_rank.catalogue.rank`: of shape `(items, features)`.
+        metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
+            `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`. Their
+            state is not changed.
+        verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
+            progress bar if it takes long. Defaults to `"auto"`.
+        **arguments: as for `keras_rank.catalogue.rank`: sample_weight, score, exclude,
+            block_size.
+
+    Returns:
+        A dict from the names of the metrics to floats. The result of a string has that
+        string as its name.
+
+    Raises:
+        ValueError: if shapes don't match, an id is out of range, or a metric needs the
+            labels of all items.
+
+    Example:
+
+    >>> queries = [[1.0, 0.0], [0.0, 1.0]]
+    >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
+    >>> metrics = ["mrr", "recall@2"]
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics, verbose=0)
+    {'mrr': 0.75, 'recall@2': 1.0}
+    """
+    group, verbose = check_metrics(metrics), check_verbose(verbose)
+    given = targets, queries, candidates, sample_weight, score, exclude, block_size
+    sums = SegmentedSums(group)
+    add_lists(sums, group, given, verbose)
+    return sums.results()
+
+
+def add_lists(
+    sums: SegmentedSums,
+    group: RankingMetrics,
+    given: tuple[Any, ...],
+    verbose: Any,
+    warns: bool = True,
+) -> None:
+    """Adds what the metrics of lists and those of exposure compute.
+
+    Args:
+        sums: the sums of no lists yet.
+        group: the metrics.
+        given: what users pass, in the order of `retrieval`.
+        verbose: how much to show.
+        warns: whether to warn about the embeddings.
+    """
+    of_lists, of_exposure = by_kind(group.members)
+    # Opened once, as to encode or to read the candidates may take long.
+    task_in = functools.cache(functools.partial(retrieval, *given))
+    if warns:
+        warn_of_nan(task_in(group.members[0]._compute_dtype))
+    for (dtype, ties, key), members in _by_order(of_lists).items():
+        task, k = task_in(dtype), number_of_ranks(members)
+        counts = task.counted(ties, key, progress(verbose, task.candidates.items))
+        if warns:
+            warn_of_copies(task, counts)
+            warns = False
+        indices = [of_lists.index(member) for member in members]
+        for first, lists, part in _parts(task.lists, counts, ties, k):
+            ranked = ranked_by_counts(lists, part, ties, k, task.tied_labels)
+            sums.add(indices, columns_of_ranked(members, ranked), first)
+    for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
+        task = task_in(dtype)
+        shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
+        for member in shown_by:
+            sums.add_shown(member, shown, task.candidates.items)
+
+
+def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
+    """Returns metrics as a group, and checks that they need only the relevant items."""
+    group = as_group(metrics, as_written=as_written)
+    for member in by_kind(group.members)[0]:
+        check_takes_targets(member)
+    return group
+
+
+def _by_order(metrics: Sequence[M]) -> dict[tuple[str, Ties, int], list[M]]:
+    """Groups metrics by the order that they share: its precision, ties and seed."""
+    return grouped(metrics, lambda m: (m._compute_dtype, *m._order))
+
+
+def _shown(task: Retrieval, queries: Queries, k: int) -> Tensor:
+    """The ids of the best candidates of each list that counts, -1 for the others."""
+    counts = task.lists.has_items
+    if size_of(counts, 0) == 0:
+        return ops.zeros((0, k), "int32")
+    best = best_among(queries, task.candidates, task.score, k)
+    return backend.where(counts[:, None], best.ids, -1)
+
+
+def _parts(
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None
+) -> Iterator[tuple[int, TargetLists, Counts]]:
+    """The lists and their counts from a list on, as many as memory allows."""
+    number = int(size_of(lists.ids, 0))
+    size = max(number, 1)
+    if ties == "average":
+        ranks = ops.convert_to_numpy(counts.tied).astype("int64").sum(axis=1)
+        most = int(min(ranks.max(initial=1), lists.items if k is None else k))
+        size = max(1, MOST_RANKS // max(most, 1))
+    for start in range(0, number, size):
+        part = Counts(*(x[start : start + size] for x in counts))
+        yield start, lists.part(start, start + size), part
+
+
+def check_verbose(verbose: Any) -> Any:
+    """Returns how much to show: 2, which `fit` accepts too, is the same as 1."""
+    if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
+        return verbose
+    raise unaccepted("verbose", '"auto", 0, 1 or 2', verbose)
+
+
+def progress(
+    verbose: Any, number: int | None, unit: str = "candidate"
+) -> Callable[[int], None]:
+    """A function of the number of units so far that shows it if requested."""
+    if not verbose:
+        return lambda done: None
+    started, bar = time.monotonic(), keras.utils.Progbar(number, unit_name=unit)
+
+    def show(done: int) -> None:
+        if verbose != "auto" or time.monotonic() - started > LONG:
+            bar.update(done)
+
+    return show

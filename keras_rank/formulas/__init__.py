@@ -1,1 +1,0 @@
-"""The equations: from lists and their order to one value per list."""

@@ -1,0 +1,425 @@
+"""Prepares lists and relevance judgments for a metric."""
+
+import itertools
+import numbers
+import os
+import reprlib
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank.arguments import LARGEST_NUMBER, check_positive
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.backends import Array, Tensor, backend
+from keras_rank.lists import groups
+from keras_rank.lists.ids import NO_CANDIDATE, are_items, checked_ids, to_ids
+from keras_rank.lists.input_arrays import look, to_tensor
+from keras_rank.lists.inputs import check_told_apart
+from keras_rank.lists.tensors import as_tensor, ranked_as, sizes_agree
+
+
+def pad_lists(
+    values: Any,
+    *,
+    group_sizes: Any = None,
+    group_ids: Any = None,
+    padding_value: float = -1.0,
+    list_size: int | None = None,
+) -> np.ndarray[Any, Any]:
+    """Turns flat rows, such as those of svmlight files, into lists of equal size.
+
+    Either `group_sizes` or `group_ids` is required.
+
+    **Pass `padding_value=0` for features**, such as rows of shape `(rows, features)`:
+    what is not told is padded with -1, which is the label of padding, and is what
+    labels of subtopics, of the same shape, need.
+
+    Args:
+        values: array of shape `(rows,)` or `(rows, features)`: labels, scores or
+            features.
+        group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
+            LightGBM and XGBoost.
+        group_ids: array of shape `(rows,)`. The id of the list that each row belongs
+            to: its query id, or `qid` in svmlight files. Lists come in the order of
+            their first rows.
+        padding_value: number. The value that pads shorter lists: -1 for labels, whose
+            metrics then skip it, 0 for features, and any for scores. Defaults to -1,
+            whatever `values` are.
+        list_size: int. The size of all lists. Longer ones are truncated to their first
+            rows. Defaults to `None`: the size of the longest.
+
+    Returns:
+        A NumPy array of shape `(batch, list_size)` or `(batch, list_size, features)`.
+
+    Raises:
+        ValueError: if neither or both of sizes and ids are given, they don't match the
+            rows, or an id is missing.
+
+    Example:
+
+    >>> keras_rank.utils.pad_lists([2, 0, 1], group_sizes=[1, 2])
+    array([[ 2., -1.],
+           [ 0.,  1.]], dtype=float32)
+    >>> groups = ["a", "b", "a"]
+    >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=groups, padding_value=0)
+    array([[2, 1],
+           [0, 0]])
+    >>> features = [[0.5, 0.1], [0.2, 0.4], [0.9, 0.3]]
+    >>> keras_rank.utils.pad_lists(features, group_ids=groups, padding_value=0).shape
+    (2, 2, 2)
+    """
+    values = groups.rows_of("values", values)
+    group, place, lists, size = _places(len(values), group_sizes, group_ids)
+    if not isinstance(padding_value, numbers.Real):
+        raise ValueError(
+            "`padding_value` should be a number. "
+            f"Received: padding_value={padding_value!r}"
+        )
+    if list_size is not None:
+        size = check_positive("list_size", list_size, "a positive integer or None")
+    dtype = values.dtype
+    # Integers stay integers if the padding is one.
+    if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
+        fits = np.array_equal(values.astype("float32"), values)
+        dtype = np.dtype("float32" if fits else "float64")
+    padded = np.full((lists, size, *values.shape[1:]), padding_value, dtype)
+    kept = place < size
+    padded[group[kept], place[kept]] = values[kept]
+    return padded
+
+
+def unpad_lists(
+    values: Any, *, group_sizes: Any = None, group_ids: Any = None
+) -> np.ndarray[Any, Any]:
+    """Turns padded lists back into flat rows: the inverse of `pad_lists`.
+
+    Args:
+        values: array of shape `(batch, list_size)` or `(batch, list_size, features)`.
+        group_sizes: as given to `pad_lists`.
+        group_ids: as given to `pad_lists`.
+
+    Returns:
+        A NumPy array of shape `(rows,)` or `(rows, features)`, in the order of the
+        rows.
+
+    Raises:
+        ValueError: if neither or both of sizes and ids are given, their lists are not
+            as many as those of `values`, or lists were truncated.
+
+    Example:
+
+    >>> scores = [[0.5, 0.0], [0.1, 0.2]]
+    >>> keras_rank.utils.unpad_lists(scores, group_sizes=[1, 2])
+    array([0.5, 0.1, 0.2])
+    """
+    values = groups.rows_of("values", values)
+    group, place, lists, longest = _places(None, group_sizes, group_ids)
+    if values.ndim < 2 or len(values) != lists or values.shape[1] < longest:
+        raise ValueError(
+            "`values` should have the shape (batch, list_size, ...), with the number "
+            "and size of the lists that the groups describe. "
+            f"Received: {lists} groups of up to {longest} rows, "
+            f"values.shape={values.shape}"
+        )
+    rows: Array = values[group, place]
+    return rows
+
+
+def _places(
+    rows: int | None, group_sizes: Any, group_ids: Any
+) -> tuple[Array, Array, int, int]:
+    """The list of each row, its place in it, how many lists, and the longest size."""
+    group, place = groups.places(rows, group_sizes, group_ids)
+    lists, size = (int(x.max(initial=-1)) + 1 for x in (group, place))
+    # The last ones may be empty.
+    return group, place, lists if group_sizes is None else len(group_sizes), size
+
+
+def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
+    """Sets the scores of items to -inf, which means that they are not retrieved.
+
+    For example, items that the user has already seen are then not ranked. Scores at
+    every position may have more axes: `y_pred` the shape `(batch, time, items)`, and
+    ids the shape `(batch, time, n)`, or one of `keep` at each `(batch, time)`.
+
+    Args:
+        y_pred: scores of shape `(batch, items)`.
+        item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude. Or a
+            sparse matrix of SciPy of shape `(batch, items)`, whatever values it stores.
+        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or such a matrix.
+            Items that keep their scores even if they are in `item_ids`, such as the
+            targets.
+
+    Returns:
+        A tensor of the shape of `y_pred`.
+
+    Raises:
+        ValueError: if shapes don't match, or an id is not below the number of items. In
+            compiled code, such an id is ignored. Or if `item_ids` is a dense matrix
+            with a column for each item, which compiled code reads as ids.
+
+    Example:
+
+    >>> seen, target = [[0, 2, -1]], [2]
+    >>> scores = keras_rank.utils.exclude_items([[3.0, 2.0, 1.0]], seen, keep=target)
+    >>> [float(score) for score in scores[0]]
+    [-inf, 2.0, 1.0]
+    """
+    scores = to_tensor("y_pred", y_pred, in_model=True)
+    axes, items = scores.shape[:-1], scores.shape[-1] if scores.shape else None
+    ids = [to_ids("item_ids", item_ids, items, in_model=True)]
+    if keep is not None:
+        kept = to_ids("keep", keep, items, in_model=True)
+        ids.append(kept[..., None] if len(kept.shape) == len(axes) else kept)
+    for name, each in zip(("item_ids", "keep"), ids, strict=False):
+        if not (axes and sizes_agree(axes, each.shape[:-1])):
+            raise ValueError(
+                "`y_pred` should have the shape (batch, items) or (batch, time, "
+                f"items), and `{name}` the shape (batch, n) or (batch, time, n). "
+                f"Received: y_pred.shape={tuple(scores.shape)}, "
+                f"{name}.shape={tuple(each.shape)}"
+            )
+    if not keras.backend.is_float_dtype(scores.dtype):
+        scores = ranked_as(scores)
+    if len(axes) == 1:
+        return backend.enter(_excluded, scores, *ids)
+    # Each position is a list of its own.
+    lists = [ops.reshape(x, (-1, size_of(x, -1))) for x in (scores, *ids)]
+    return ops.reshape(backend.enter(_excluded, *lists), ops.shape(scores))
+
+
+def _excluded(scores: Tensor, ids: Tensor, kept: Tensor | None = None) -> Tensor:
+    items = size_of(scores, 1)
+    columns = _columns_of("item_ids", ids, items)
+    excluded = columns >= 0
+    if kept is not None:
+        kept = _columns_of("keep", kept, items)
+        is_kept = ops.any(columns[:, :, None] == kept[:, None, :], axis=2)
+        excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
+    # Padding is written to an extra column, which is cut off.
+    columns = backend.where(excluded, columns, items)
+    # Not `ops.arange`, as the size of the batch may not be known.
+    rows = ops.cumsum(ops.ones_like(columns), axis=0) - 1
+    places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
+    nothing = ops.cast(ops.zeros_like(places[:, 0]), scores.dtype) + float("-inf")
+    widened = ops.pad(scores, [(0, 0), (0, 1)])
+    return ops.scatter_update(widened, places, nothing)[:, :-1]
+
+
+def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
+    """Ids of items as int32, with -1 for all that are none."""
+    ids = checked_ids(ids, argument=argument, items=items)
+    is_item = ops.logical_and(are_items(ids, items), ids >= 0)
+    return ops.cast(backend.where(is_item, ids, -1), "int32")
+
+
+def mask_labels(labels: Any, mask: Any) -> Tensor:
+    """Sets labels to -1, which means padding, where the mask is False.
+
+    Keras passes only labels to the metrics of `compile`, so this is a way to pass a
+    mask. Keras's own losses would train on -1: use a loss that masks it, such as those
+    of keras-rs.
+
+    Args:
+        labels: tensor of shape `(list_size,)` or `(batch, list_size)`, or
+            `(batch, list_size, subtopics)`.
+        mask: tensor of the same shape, but without subtopics. False where there is no
+            item.
+
+    Returns:
+        A tensor of the shape of the labels: of the integers that were given, or of
+        floats.
+
+    Example:
+
+    >>> from keras import ops
+    >>> labels = keras_rank.utils.mask_labels([[2, 1, 0]], [[True, True, False]])
+    >>> [[int(label) for label in row] for row in labels]
+    [[2, 1, -1]]
+    """
+    given = look("labels", labels)
+    if given.form == "array" and given.numbers.dtype.kind in "iu":
+        # Before JAX makes floats of them.
+        check_told_apart(given)
+    labels = as_tensor(given.tensor(in_model=True))
+    dtype = keras.backend.standardize_dtype(labels.dtype)
+    if dtype == "bool" or dtype.startswith("uint"):
+        # Which have no -1.
+        labels = ops.cast(labels, "float32")
+    mask = ops.cast(to_tensor("mask", mask, in_model=True), "bool")
+    if len(labels.shape) == 3 and len(mask.shape) == 2:
+        mask = mask[:, :, None]
+        sizes = (*labels.shape[:2], 1)
+    else:
+        sizes = labels.shape
+    if not sizes_agree(mask.shape, sizes):
+        raise ValueError(
+            "`mask` should have the same shape as `labels`. Received: "
+            f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"
+        )
+    # A copy, also where nothing is masked.
+    return ops.copy(backend.where(mask, labels, -1.0))
+
+
+def targets_from_qrels(
+    qrels: Any, query_ids: Sequence[Any], item_ids: Sequence[Any]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Turns relevance judgments into graded targets, in the order of the queries.
+
+    The result can be passed to `keras_rank.catalogue` as `targets`, and to metrics with
+    `sparse_labels=True` as `y_true`. Items with grades of 0 or less are no targets. A
+    relevant item that is not in `item_ids` has the id -2: it is never found, but counts
+    in the ideal and among the relevant items, as in trec_eval. A warning says how many
+    there are, and another one names queries without judgments, which have no targets.
+
+    Args:
+        qrels: the judgments: a dict `{query: {item: grade}}`. With the extra
+            `evaluation` installed, also a table or file that
+            `keras_rank.evaluation.evaluate_run` reads as `qrels`, such as TREC files,
+            the TSV of BEIR, or `{query: [items]}`. Ids in text files are text.
+        query_ids: the id of each query, in the order of their embeddings.
+        item_ids: the id of each item, in the order of their embeddings.
+
+    Returns:
+        A dict of arrays of shape `(queries, targets)`: `"ids"`, which are indices
+        into `item_ids`, padded with -1, and `"labels"`.
+
+    Raises:
+        ValueError: if a query of the judgments is not in `query_ids`, none of the
+            relevant items is in `item_ids`, an item is judged twice for a query, ids
+            are repeated or can't be keys of a dict, or the judgments can't be read.
+
+    Example:
+
+    >>> qrels = {"q1": {"d1": 2, "d3": 0}, "q2": {"d2": 1, "d1": 1}}
+    >>> items = ["d1", "d2", "d3"]
+    >>> targets = keras_rank.utils.targets_from_qrels(qrels, ["q2", "q1"], items)
+    >>> targets["ids"].tolist(), targets["labels"].tolist()
+    ([[1, 0], [0, -1]], [[1.0, 1.0], [2.0, -1.0]])
+    """
+    queries, items = (
+        _column_positions("query_ids", query_ids),
+        _column_positions("item_ids", item_ids),
+    )
+    grades: dict[Any, dict[Any, float]] = {}
+    for query, item, grade in _judgments(qrels):
+        grades.setdefault(query, {})[item] = _number(query, item, grade)
+    unknown = [query for query in grades if query not in queries]
+    if unknown:
+        raise ValueError(
+            "`qrels` should judge queries of `query_ids` only. Received: judgments of "
+            f"other queries ({len(unknown)}): {_some(unknown)}"
+        )
+    _warn_of(
+        [query for query in queries if query not in grades],
+        "`query_ids` without judgments",
+        "Unlike trec_eval, which leaves them out, metrics count them as lists without "
+        "relevant items.",
+    )
+    relevant = [
+        {x: g for x, g in grades.get(q, {}).items() if g > 0.0} for q in queries
+    ]
+    # Where nothing is relevant, what is judged tells whether the ids are of one kind.
+    sought = relevant if any(relevant) else grades.values()
+    named = dict.fromkeys(itertools.chain(*sought))
+    missing = [item for item in named if item not in items]
+    if named and len(missing) == len(named):
+        raise ValueError(
+            "`item_ids` should have relevant items of `qrels`. Received: "
+            f"{_some(items)}, and none of the {len(missing)} of `qrels`, "
+            f"{_some(missing)}"
+        )
+    _warn_of(
+        missing if any(relevant) else [],
+        "Relevant items of `qrels` that are not in `item_ids`",
+        "They are never found, but count in the ideal.",
+    )
+    shape = len(relevant), max([1, *map(len, relevant)])
+    ids, labels = np.full(shape, -1, "int32"), np.full(shape, -1.0, "float32")
+    for i, row in enumerate(relevant):
+        ids[i, : len(row)] = [items.get(x, NO_CANDIDATE) for x in row]
+        labels[i, : len(row)] = list(row.values())
+    return {"ids": ids, "labels": labels}
+
+
+def _column_positions(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
+    """The index of each id."""
+    if isinstance(ids, str | bytes):
+        raise ValueError(
+            f"`{argument}` should be a sequence of ids. Received: a single id, {ids!r}"
+        )
+    # Scalars of pyarrow and torch are not equal to the values of Python in `qrels`.
+    convert = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
+    values = convert() if convert else ids
+    try:
+        places, size = {x: i for i, x in enumerate(values)}, len(values)
+    except TypeError as error:
+        raise ValueError(
+            f"`{argument}` should be a sequence of ids that can be keys of a dict, "
+            f"such as strings. Received: {reprlib.repr(values)} ({error})"
+        ) from error
+    if len(places) < size:
+        twice = [x for i, x in enumerate(values) if places[x] != i]
+        raise ValueError(
+            f"`{argument}` should hold each id once. Received: {_some(twice)} twice"
+        )
+    return places
+
+
+def _judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
+    """Returns queries, items and grades."""
+    is_dict = isinstance(qrels, Mapping)
+    paths = qrels if isinstance(qrels, list | tuple) and qrels else [qrels]
+    are_files = all(isinstance(path, str | os.PathLike) for path in paths)
+    if is_dict and all(isinstance(grades, Mapping) for grades in qrels.values()):
+        return (
+            (q, item, x) for q, grades in qrels.items() for item, x in grades.items()
+        )
+    if is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
+        # It needs DuckDB.
+        from keras_rank.reading.runs import judgments_of
+
+        columns = judgments_of(qrels).to_pydict().values()
+        return zip(*columns, strict=True)
+    advice = (
+        ". If it has a row for each judgment, pass `pandas.DataFrame(rows, columns="
+        "['query_id', 'item_id', 'label'])`, or `pandas.DataFrame(rows)` if the rows "
+        "have names"
+    )
+    raise ValueError(
+        "`qrels` should be a dict, a table, or the path of a file. Received: "
+        f"{type(qrels).__name__}" + advice * isinstance(qrels, Iterable)
+    )
+
+
+def _number(query: Any, item: Any, grade: Any) -> float:
+    """Returns a grade as a float. Raises unless it is a finite number."""
+    is_odd = isinstance(grade, str | bytes | complex | np.complexfloating)
+    is_odd |= getattr(grade, "shape", ()) != ()
+    try:
+        number = np.nan if is_odd else float(grade)
+    except (TypeError, ValueError):
+        number = np.nan
+    is_odd |= isinstance(grade, int | np.integer) and abs(int(grade)) >= 2**53
+    # Labels are of float32.
+    if is_odd or not abs(number) <= LARGEST_NUMBER:
+        raise ValueError(
+            "`qrels` should have finite numbers as grades, and integers below 2**53. "
+            f"Received: {grade!r} for the item {item!r} of the query {query!r}"
+        )
+    return number
+
+
+def _warn_of(some: Sequence[Any], which: str, what: str) -> None:
+    if some:
+        warnings.warn(f"{which} ({len(some)}): {_some(some)}. {what}", stacklevel=3)
+
+
+def _some(ids: Collection[Any]) -> str:
+    """Names the first few."""
+    shown = map(repr, itertools.islice(ids, 3))
+    return ", ".join(shown) + ", ..." * (len(ids) > 3)
