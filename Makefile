@@ -22,12 +22,12 @@ INSTALL = pip install --quiet --no-compile
 # Where the tests of a backend are: what no backend changes runs on NumPy alone.
 tests_on = $(if $(filter numpy,$1),tests,tests/contract tests/keras) keras_rank
 # Laws that also hold where no backend replaces functions of the reference.
-REFERENCE = $(addprefix tests/contract/,test_reference.py \
-	test_laws.py::test_function_equals_the_oracle \
-	test_laws.py::test_class_is_the_weighted_mean_of_the_oracle \
-	test_laws.py::test_float64_is_computed_in_full \
-	test_sparse.py::test_many_targets test_long_lists.py::test_functions_equal_the_oracle \
-	"test_odd_scores.py::test_scores_are_what_they_mean[5000-all-0.01-True]" \
+REFERENCE = $(addprefix tests/contract/,test_reference_backend.py \
+	test_properties.py::test_function_equals_the_oracle \
+	test_properties.py::test_class_equals_the_weighted_mean_of_the_oracle \
+	test_properties.py::test_float64_keeps_its_precision \
+	test_sparse_targets.py::test_many_targets test_long_lists.py::test_functions_equal_the_oracle \
+	"test_special_scores.py::test_scores_are_what_they_mean[5000-all-0.01-True]" \
 	test_compiled.py::test_functions_compile test_compiled.py::test_one_trace_per_shape)
 
 # The backends that XLA compiles for.
@@ -119,7 +119,7 @@ mutants: $(DEVELOPMENT)/installed
 
 # Trackers and tuners, which have too many dependencies for the other tests.
 test-trackers: $(TRACKERS)/installed
-	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/keras/test_trackers.py
+	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/keras/test_experiment_trackers.py
 
 # MLflow does not take pyarrow 26 yet.
 $(TRACKERS)/installed: pyproject.toml constraints.txt
@@ -132,8 +132,8 @@ $(TRACKERS)/installed: pyproject.toml constraints.txt
 # The compilers' estimates for a TPU and a GPU, within budgets. Takes about 20 minutes, and
 # needs neither device.
 test-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
-	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/project/test_estimates.py
-	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/project/test_estimates.py
+	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/project/test_compiler_estimates.py
+	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/project/test_compiler_estimates.py
 
 $(FOR_TPU)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(FOR_TPU)

@@ -1,6 +1,18 @@
-"""One backend per process, named by `KERAS_BACKEND`, NumPy by default.
+"""The configuration of pytest. `KERAS_BACKEND` selects the backend, NumPy by default.
 
-`--part` says how much of the tests runs: see `pytest_addoption`.
+Where the tests are:
+
+- `tests/contract`: metrics, functions, catalogs and utilities, on every backend. One
+  file tests one behavior: `test_properties.py` every metric against the oracle,
+  `test_code_paths.py` every code path against the eager one, `test_bad_input.py` the
+  error messages, `test_device_budgets.py` the operations of an update.
+- `tests/keras`: metrics, models and callbacks within Keras, on every backend.
+- `tests/tables`: the evaluation of tables, runs and files, on NumPy alone.
+- `tests/project`: the package itself, its documentation, and its agreement with other
+  libraries.
+- `tests/support`: modules that tests import; `tests/support/README.md` lists them.
+
+`--part` selects how many of the tests run: see `pytest_addoption`.
 """
 
 import functools
@@ -12,29 +24,31 @@ import types
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Tensors are small here: with more threads, torch and TensorFlow only wait, and XLA,
-# which reads `NPROC`, takes its time from the other process of `make test`.
+# Tensors are small in the tests: with more threads, torch and TensorFlow only wait, and
+# XLA, which reads `NPROC`, takes CPU time from the other process of `make test`.
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
-# JAX would hash each program for a cache on disk, and note where operations are from.
+# JAX would hash each program for its cache on disk and record where each operation was
+# called, which takes time.
 os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
-# ranx would compile itself for more than a minute, and make a folder at home, where it
-# may not be allowed to.
+# ranx would compile itself for more than a minute, and create a folder in the home
+# directory, which may not be writable.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 os.environ.setdefault("IR_DATASETS_HOME", f"{tempfile.gettempdir()}/ir_datasets")
 if "REFERENCE" in os.environ:
-    # In a process of its own, the backend replaces nothing of the reference.
-    _name = f"keras_rank.backends.{os.environ['KERAS_BACKEND']}"
-    sys.modules[_name] = types.ModuleType(_name)
+    # An empty backend module replaces no function of the reference, `generic.py`. This
+    # holds for the whole process.
+    _backend_module = f"keras_rank.backends.{os.environ['KERAS_BACKEND']}"
+    sys.modules[_backend_module] = types.ModuleType(_backend_module)
 
 import keras
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from parts import quick_of
+from quick_tests import select_quick
 
 import keras_rank
 from keras_rank.backends import backend as backend_functions
@@ -44,11 +58,11 @@ settings.register_profile(
     "keras_rank",
     deadline=None,
     derandomize=True,
-    # The other backends run the same code, more slowly.
+    # The other backends run the same code more slowly.
     max_examples={"numpy": 20, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-# Of `--part quick`.
+# The profile of `--part quick`.
 settings.register_profile("quick", settings.get_profile("keras_rank"), max_examples=3)
 settings.load_profile("keras_rank")
 
@@ -58,19 +72,20 @@ IS_REFERENCE = "REFERENCE" in os.environ
 
 @pytest.fixture(autouse=True)
 def doctest_names(doctest_namespace):
+    """Makes `keras_rank` available to all docstring examples."""
     doctest_namespace["keras_rank"] = keras_rank
 
 
 @pytest.fixture(autouse=True)
-def _one_operation_after_the_other(request):
-    """Compiles a program on JAX for the tests of programs and of training alone.
+def _run_operations_one_by_one(request):
+    """Disables whole programs on JAX, except in tests of programs and of training.
 
-    All others compute the same by operations, which tests share: a program for each
-    configuration would take six times as long. `jax.disable_jit` would also take
-    JAX's own functions apart.
+    All other tests run single operations, whose compiled code the tests share:
+    compiling a program for each configuration would take six times as long.
+    `jax.disable_jit` would also split JAX's own functions into operations.
     """
-    compiles = {"optimized", "trains", "programs"} & set(request.keywords)
-    if BACKEND != "jax" or compiles:
+    needs_programs = {"optimized", "trains", "programs"} & set(request.keywords)
+    if BACKEND != "jax" or needs_programs:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -90,10 +105,10 @@ def rng() -> np.random.Generator:
 
 MARKERS = {
     "trains": "needs `fit`, which Keras does not have on NumPy",
-    "slow": "starts programs, uses other libraries or searches for long",
+    "slow": "starts processes, uses other libraries or runs a long search",
     "programs": "compiles whole programs on JAX",
     "compiles_long": "takes seconds to compile on JAX and TensorFlow",
-    "optimized": "`make test-all` leaves XLA's optimizer on for these",
+    "optimized": "`make test-all` runs these tests with XLA's optimizer",
 }
 
 
@@ -102,8 +117,8 @@ def pytest_addoption(parser):
         "--part",
         choices=["all", "quick", "rest"],
         default="all",
-        help="`quick`: few draws, few cases of each test, and none that is slow, as "
-        "`make test` runs them; `rest`: what that leaves out",
+        help="`quick`: the tests of `make test`, which are few examples and few cases "
+        "of each test that is not slow; `rest`: all other cases and examples",
     )
 
 
@@ -115,41 +130,45 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """What was imported is never freed: to look at it again takes up to a tenth."""
+    """Excludes imported objects from garbage collection.
+
+    They are never freed, and scanning them would take up to a tenth of the time.
+    """
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
 
 
 def pytest_runtest_teardown():
-    """MLIR looks through all modules that are alive whenever it makes another.
+    """Clears JAX's caches of MLIR modules.
 
-    JAX keeps 2,048 of them, in case that it compiles one again: operation by operation,
-    it would then take twice as long to compile.
+    MLIR scans all live modules whenever it creates one, and JAX caches 2,048 modules.
+    With full caches, compiling single operations would take twice as long.
     """
     if BACKEND == "jax":
-        for cache in _caches_of_modules():
+        for cache in _module_caches():
             cache.cache_clear()
 
 
 @functools.cache
-def _caches_of_modules():
-    """Caches that JAX has no public name for. Where they are gone, it takes longer."""
+def _module_caches():
+    """Returns private caches of JAX. If JAX removes them, the tests are only slower."""
     from jax._src import pjit
     from jax._src.interpreters import pxla
 
-    found = (
+    caches = (
         getattr(pjit, "_pjit_lower", None),
         getattr(pxla, "_cached_lowering_to_hlo", None),
     )
-    return [cache for cache in found if hasattr(cache, "cache_clear")]
+    return [cache for cache in caches if hasattr(cache, "cache_clear")]
 
 
 def pytest_unconfigure():
-    """Otherwise JAX would complain of leaks at the end."""
+    """Undoes `gc.freeze`, as JAX would otherwise report leaks at exit."""
     gc.unfreeze()
 
 
-# Warnings about the values of a first batch, which most lists of the properties have.
+# Warnings about the values of a first batch. Most drawn batches of the property tests
+# raise them.
 ODD_VALUES = "ignore:`y_pred` has .* NaN|All items are relevant|.* embeddings with NaN"
 
 
@@ -159,35 +178,36 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.filterwarnings(f"{ODD_VALUES}:UserWarning"))
     part = config.getoption("part")
     if part != "all":
-        quick = quick_of(items, BACKEND)
-        # With all of their draws, searches are of the rest too.
-        rest = [x for x in items if x not in quick or _searches(x)]
-        kept = rest if part == "rest" else [x for x in items if x in quick]
-        config.hook.pytest_deselected(items=[*{*items} - {*kept}])
-        items[:] = kept
+        quick = select_quick(items, BACKEND)
+        # Property tests run again in the rest, with all of their examples.
+        rest = [x for x in items if x not in quick or _is_property_test(x)]
+        selected = rest if part == "rest" else [x for x in items if x in quick]
+        config.hook.pytest_deselected(items=[*{*items} - {*selected}])
+        items[:] = selected
     if BACKEND == "numpy":
         skip = pytest.mark.skip(reason="Keras does not train on the NumPy backend")
         for item in items:
             if "trains" in item.keywords:
                 item.add_marker(skip)
     if IS_REFERENCE:
-        from reference import EXCEPTIONS, PASS, WARNINGS
+        from reference import EXCEPTIONS, PASSING_CASES, WARNINGS
 
         for item in items:
-            which = BACKEND, item.originalname
-            error, reason = EXCEPTIONS.get(which, (None, ""))
+            test = BACKEND, item.originalname
+            error, reason = EXCEPTIONS.get(test, (None, ""))
             case = item.name.partition("[")[2].removesuffix("]")
-            if error and case not in PASS:
+            if error and case not in PASSING_CASES:
                 mark = pytest.mark.xfail(raises=error, reason=reason, strict=True)
                 item.add_marker(mark)
-            if which in WARNINGS:
-                item.add_marker(pytest.mark.filterwarnings(WARNINGS[which]))
+            if test in WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(WARNINGS[test]))
 
 
-def _searches(item):
+def _is_property_test(item):
+    """Returns whether Hypothesis draws the arguments of a test."""
     return is_hypothesis_test(getattr(item, "obj", None))
 
 
 def pytest_report_header() -> str:
-    alone = ", with the reference alone" if IS_REFERENCE else ""
-    return f"keras {keras.__version__} on {BACKEND}{alone}"
+    reference = ", with the reference functions alone" if IS_REFERENCE else ""
+    return f"keras {keras.__version__} on {BACKEND}{reference}"

@@ -1,7 +1,8 @@
-"""The command `keras-rank`: its options, and the backend that it runs on.
+"""The command `keras-rank`: parses the options and chooses the backend.
 
-Keras reads its backend when it is imported, as `keras_rank` does, so this module is
-outside of that package. It answers help, and wrong options and paths, without Keras.
+Keras chooses its backend when it is imported, and `keras_rank` imports Keras. This
+module is outside of that package, so that it can set the backend first. Help, and
+errors about options and paths, need no import of Keras.
 """
 
 import argparse
@@ -25,7 +26,7 @@ _MANY: Any = {"nargs": "+", "action": "extend", "default": []}
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with errors in one line, and without abbreviated options."""
+    """A parser with one-line errors and without abbreviated options."""
 
     def __init__(self, **arguments: Any) -> None:
         # Options that are added later could make an abbreviation ambiguous.
@@ -37,10 +38,12 @@ class _Parser(argparse.ArgumentParser):
 
 def main() -> None:
     """Runs the command with the arguments of the process, and exits."""
-    parsed = parsed_arguments()
-    # NumPy is the fastest backend for the command, and Keras needs JAX for it.
-    found = [x for x in ("jax", "torch", "tensorflow") if importlib.util.find_spec(x)]
-    backend = found[0] if found and found[0] != "jax" else "numpy"
+    parsed = parse_arguments()
+    # NumPy is the fastest backend for the command. Keras's NumPy backend needs JAX.
+    installed = [
+        x for x in ("jax", "torch", "tensorflow") if importlib.util.find_spec(x)
+    ]
+    backend = installed[0] if installed and installed[0] != "jax" else "numpy"
     os.environ.setdefault("KERAS_BACKEND", backend)
     try:
         from keras_rank.evaluation.command import run
@@ -53,9 +56,12 @@ def main() -> None:
     sys.exit(run(parsed))
 
 
-def parsed_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Returns the options. Exits after help, the version, and errors of options."""
-    parser = parser_of_command()
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the parsed arguments.
+
+    The process exits after printing help, the version, or an error about arguments.
+    """
+    parser = build_parser()
     parsed = parser.parse_args(arguments)
     try:
         paths = runpy.run_path(str(_PACKAGE / "reading" / "paths.py"))
@@ -65,8 +71,8 @@ def parsed_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespa
     return parsed
 
 
-def parser_of_command() -> _Parser:
-    """Returns the parser, whose `command` is the name of the command."""
+def build_parser() -> _Parser:
+    """Returns the argument parser. Its results have the subcommand as `command`."""
     about = "Evaluates rankings that are already scored."
     kind: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = _Parser(prog="keras-rank", description=about, epilog=_EXAMPLES, **kind)
@@ -74,7 +80,7 @@ def parser_of_command() -> _Parser:
     (version,) = re.findall('^__version__ = "(.+)"', source, re.MULTILINE)
     parser.add_argument("--version", action="version", version=version)
     add_command = parser.add_subparsers(required=True, dest="command").add_parser
-    shared = _shared_options()
+    shared = _build_shared_parser()
     tests = _Parser(add_help=False, parents=[shared])
     add = tests.add_argument_group("statistical tests").add_argument
     add("--test", choices=["t", "permutation"], default="t", help="default: t")
@@ -117,8 +123,8 @@ def parser_of_command() -> _Parser:
     return parser
 
 
-def _shared_options() -> _Parser:
-    """Returns a parser of the options that all commands have."""
+def _build_shared_parser() -> _Parser:
+    """Returns a parser of the options that all subcommands share."""
     parser = _Parser(add_help=False)
     parser.set_defaults(keep=[], keep_items=None, gates=[])
     add = parser.add_argument

@@ -19,7 +19,7 @@ from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallA
 QUERIES, FEATURES, BLOCK = 512, 64, 4096
 SIZES = [2**power for power in (12, 14, 16, 18, 20)]
 # This many scores take 1 GB.
-MOST_SCORES = 2**28
+MAX_SCORES = 2**28
 METRICS = ["ndcg@10", "recall@100", "mrr"]
 SPARSE = {"sparse_labels": True}
 
@@ -91,7 +91,7 @@ def main():
     ):
         times = results[label] = {}
         for size in SIZES:
-            if make is full_matrix and size * QUERIES > MOST_SCORES:
+            if make is full_matrix and size * QUERIES > MAX_SCORES:
                 continue
             targets = rng.integers(0, size, size=(QUERIES, 1)).astype("int32")
             times[size] = seconds(make(users, embeddings(size), targets))

@@ -11,7 +11,7 @@ except ImportError as error:
     _advice = ', for NumPy by `pip install "jax>=0.6" scipy`'
     _installed = [x for x in ("jax", "torch", "tensorflow") if _util.find_spec(x)]
     if error.name != "keras" and _installed and "KERAS_BACKEND" not in _os.environ:
-        # Keras takes TensorFlow, or what its config file says, for granted.
+        # Keras uses TensorFlow, or the backend in its config file, without a check.
         _advice = f". It is not set: `export KERAS_BACKEND={_installed[0]}`"
     raise ImportError(
         "Keras could not import its backend, which the extra `numpy`, `jax`, "
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        # It is imported when it is first used, and is not in `__all__`, as it needs an
-        # extra. Without the extra, `hasattr` returns False.
+        # `evaluation` needs an extra, so it is imported on first use and is not in
+        # `__all__`. Without the extra, `hasattr` returns False.
         if name == "evaluation":
             try:
                 import keras_rank.evaluation

@@ -1,4 +1,7 @@
-"""`python -m keras_rank` runs the command, on Keras's backend."""
+"""Entry point of `python -m keras_rank`, which runs the command `keras-rank`.
+
+The package is imported first, so the command runs on the backend that Keras chooses.
+"""
 
 from keras_rank_command import main
 

@@ -1,4 +1,4 @@
-"""What labels and ranks are worth: gains and discounts by name, or a user's own."""
+"""Checks and conversions of arguments: cutoffs, seeds, numbers, gains and discounts."""
 
 import base64
 import binascii
@@ -26,11 +26,12 @@ Seed: TypeAlias = int | keras.random.SeedGenerator | None
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Shapes are counted in int32 on some backends.
+# The largest cutoff: some backends hold shapes in int32.
 LARGEST_K = 2**31 - 1
-# As many ranks are added up to know the value of a list of relevant items only.
-LARGEST_MAXIMUM = 2**20
-# Larger numbers become infinite in float32.
+# The largest cutoff for which the maximum of a metric is summed over all ranks. A
+# discount is also checked on at most this many ranks.
+LARGEST_SUMMED_RANK = 2**20
+# The largest finite float32 number.
 LARGEST_NUMBER = float(np.finfo("float32").max)
 # The number of known names that the error for an unknown name lists.
 LISTED_NAMES = 10
@@ -44,11 +45,11 @@ EMPTY_WEIGHTS = ("average", "own")
 def adds_arguments(
     base: Callable[..., Any], without: Collection[str] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates a function that passes its `**arguments` to another function.
+    """Returns a decorator for a function that passes its `**arguments` to `base`.
 
     The signature of the decorated function shows the keyword-only arguments of both
-    functions. The call itself is unchanged: Python's error for an unknown argument is
-    that of the other function.
+    functions. The call itself is unchanged, so Python's error for an unknown argument
+    names `base`.
 
     Args:
         base: the function that `**arguments` are passed to.
@@ -77,8 +78,8 @@ def adds_arguments(
 def suggestion(unknown: object, known: Iterable[str], form: str = '"{}"') -> str:
     """Returns the end of an error message about an unknown name.
 
-    It suggests known names that are close to the unknown name, whatever their case. If
-    there are none, it lists at most ten known names.
+    The text suggests known names that are close to the unknown name, regardless of
+    case. If no name is close, it lists at most ten known names.
 
     Args:
         unknown: the unknown name.
@@ -89,36 +90,45 @@ def suggestion(unknown: object, known: Iterable[str], form: str = '"{}"') -> str
     by_lower_case = {name.lower(): name for name in reversed(names)}
     close = difflib.get_close_matches(str(unknown).lower(), by_lower_case)
     if close:
-        suggested = [form.replace("{}", by_lower_case[each]) for each in close]
+        suggested = [form.replace("{}", by_lower_case[name]) for name in close]
         return f". Did you mean {' or '.join(suggested)}?"
     others = " and others" * (len(names) > LISTED_NAMES)
     return f". Known names are {names[:LISTED_NAMES]}{others}" if names else ""
 
 
-def unaccepted(argument: str, accepted: str, value: Any, hint: str = "") -> ValueError:
-    """The error for an argument that is not what is accepted."""
+def argument_error(
+    argument: str, accepted: str, value: Any, hint: str = ""
+) -> ValueError:
+    """Returns the error for an argument with an invalid value.
+
+    Args:
+        argument: the name of the argument.
+        accepted: a description of valid values.
+        value: the invalid value.
+        hint: text to append to the message.
+    """
     return ValueError(
         f"`{argument}` should be {accepted}. Received: {argument}={value!r}{hint}"
     )
 
 
 def check_k(k: Any) -> int | None:
-    """Returns the cutoff as an int, or `None`."""
+    """Returns the cutoff as an int, or `None` if there is no cutoff."""
     if k is not None and check_positive("k", k) > LARGEST_K:
-        raise unaccepted("k", f"at most {LARGEST_K}", k)
+        raise argument_error("k", f"at most {LARGEST_K}", k)
     return None if k is None else int(k)
 
 
 def check_no_cutoff(k: Any) -> None:
-    """Raises for a cutoff, for a metric of whole lists."""
+    """Raises `ValueError` if a metric of whole lists is given a cutoff."""
     if k is not None:
-        raise unaccepted("k", "None for a metric of whole lists", k)
+        raise argument_error("k", "None for a metric of whole lists", k)
 
 
 def check_positive(
     argument: str, value: Any, accepted: str = "a positive integer"
 ) -> int:
-    """Returns a positive integer as an int."""
+    """Returns a positive integer as an int, and raises for other values."""
     if _is_integer(value) and value > 0:
         return int(value)
     hint = ""
@@ -128,7 +138,7 @@ def check_positive(
             ". Each cutoff is a metric of its own: `keras_rank.metrics.RankingMetrics` "
             'computes several as one, such as ["ndcg@1", "ndcg@3"]'
         )
-    raise unaccepted(argument, accepted, value, hint)
+    raise argument_error(argument, accepted, value, hint)
 
 
 def _is_integer(value: Any) -> bool:
@@ -136,16 +146,19 @@ def _is_integer(value: Any) -> bool:
 
 
 def check_ties(shuffle_ties: Any) -> Ties:
-    """Returns how tied items are ordered."""
+    """Returns the treatment of ties: `"shuffle"`, `"stable"` or `"average"`."""
     if isinstance(shuffle_ties, bool | np.bool_):
         return "shuffle" if shuffle_ties else "stable"
     if isinstance(shuffle_ties, str) and shuffle_ties == "average":
         return "average"
-    raise unaccepted("shuffle_ties", 'True, False or "average"', shuffle_ties)
+    raise argument_error("shuffle_ties", 'True, False or "average"', shuffle_ties)
 
 
 def check_ties_broken(shuffle_ties: Any) -> Ties:
-    """Returns the same, but raises for averaged ties: each rank needs a single item."""
+    """Returns the treatment of ties, and raises `ValueError` for averaged ties.
+
+    It is for metrics that need a single item at each rank.
+    """
     ties = check_ties(shuffle_ties)
     if ties == "average":
         raise ValueError(
@@ -162,20 +175,20 @@ def check_seed(seed: Any) -> int | None:
     if seed is None or _is_integer(seed):
         return None if seed is None else int(seed)
     accepted = "an integer, a `keras.random.SeedGenerator` or None"
-    raise unaccepted("seed", accepted, seed)
+    raise argument_error("seed", accepted, seed)
 
 
 def shuffle_key(ties: Ties, seed: Any, *tensors: Tensor) -> int:
-    """Returns the key of a shuffle, 0 where no ties are shuffled.
+    """Returns the key that shuffles tied items, or 0 if ties are not shuffled.
 
-    Without a seed, the key is drawn from Keras's global generator, as seedless random
-    operations of Keras are. Code that is traced would draw only once, or not at all:
-    there, the seed follows from the state of Python's generator.
+    Without a seed, the key is drawn from Keras's global generator, as in Keras's random
+    operations. Traced code would draw a key only once, or never. The key of traced code
+    is therefore derived from the state of Python's generator.
 
     Args:
-        ties: how tied items are ordered.
+        ties: the treatment of ties.
         seed: the argument `seed` of a function.
-        *tensors: the inputs of the function.
+        *tensors: the inputs of the function. They tell whether it is traced.
     """
     seed = check_seed(seed)
     if ties != "shuffle":
@@ -185,13 +198,13 @@ def shuffle_key(ties: Ties, seed: Any, *tensors: Tensor) -> int:
     return key_of_seed(seed)
 
 
-def _check_real(
-    argument: str, value: Any, accepted: str, is_accepted: Callable[[Any], bool]
+def _check_real_number(
+    argument: str, value: Any, accepted: str, is_valid: Callable[[Any], bool]
 ) -> float:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and is_accepted(value):
+    if is_number and is_valid(value):
         return float(value)
-    raise unaccepted(argument, accepted, value)
+    raise argument_error(argument, accepted, value)
 
 
 def check_number(argument: str, value: Any) -> float | None:
@@ -199,63 +212,78 @@ def check_number(argument: str, value: Any) -> float | None:
     if value is None:
         return None
     accepted = "a number that is finite in float32, or None"
-    return _check_real(argument, value, accepted, lambda x: abs(x) <= LARGEST_NUMBER)
+    return _check_real_number(
+        argument, value, accepted, lambda x: abs(x) <= LARGEST_NUMBER
+    )
 
 
 def check_fraction(argument: str, value: Any) -> float:
     """Returns a float between 0 and 1, both excluded."""
     accepted = "a number between 0 and 1, both excluded"
-    return _check_real(argument, value, accepted, lambda x: 0.0 < x < 1.0)
+    return _check_real_number(argument, value, accepted, lambda x: 0.0 < x < 1.0)
 
 
 def check_share(argument: str, value: Any) -> float:
     """Returns a float from 0 to 1, both included."""
     accepted = "a number from 0 to 1"
-    return _check_real(argument, value, accepted, lambda x: 0.0 <= x <= 1.0)
+    return _check_real_number(argument, value, accepted, lambda x: 0.0 <= x <= 1.0)
 
 
 def check_grade(argument: str, value: Any) -> float:
-    """Returns a float above 0 of which the power of two is finite in float32."""
+    """Returns a grade as a float above 0 and below 128.
+
+    2 to the power of the grade is then finite in float32.
+    """
     accepted = "a number above 0 and below 128"
-    return _check_real(argument, value, accepted, lambda x: 0.0 < x < 128.0)
+    return _check_real_number(argument, value, accepted, lambda x: 0.0 < x < 128.0)
 
 
 def check_above_zero(argument: str, value: Any) -> float:
     """Returns a float above 0 that is finite in float32."""
     accepted = "a number above 0 that is finite in float32"
-    return _check_real(argument, value, accepted, lambda x: 0.0 < x <= LARGEST_NUMBER)
+    return _check_real_number(
+        argument, value, accepted, lambda x: 0.0 < x <= LARGEST_NUMBER
+    )
 
 
 def check_flag(argument: str, value: Any) -> bool:
-    """Returns True or False."""
+    """Returns a Python or NumPy bool as a bool, and raises for other values."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise unaccepted(argument, "True or False", value)
+    raise argument_error(argument, "True or False", value)
 
 
 def check_not_sparse(argument: str, value: Any) -> bool:
-    """Returns False, or raises, for a metric that needs the labels of all items."""
+    """Returns False, and raises `ValueError` for True.
+
+    It checks `sparse_labels` of a metric that needs the labels of all items.
+    """
     if check_flag(argument, value):
         accepted = "False for a metric that needs the labels of all items"
-        raise unaccepted(argument, accepted, True)
+        raise argument_error(argument, accepted, True)
     return False
 
 
-def check_left_out(empty_value: Any, empty_weight: str = "average") -> None:
-    """Raises unless both are the defaults, for a metric that leaves out empty lists."""
+def check_no_empty_value(empty_value: Any, empty_weight: str = "average") -> None:
+    """Raises `ValueError` if an argument for empty lists differs from its default.
+
+    It is for metrics that always leave out lists without relevant items.
+    """
     always = "for a metric that always leaves out lists without relevant items"
     if empty_value is not None:
-        raise unaccepted("empty_value", f"None {always}", empty_value)
+        raise argument_error("empty_value", f"None {always}", empty_value)
     if empty_weight != "average":
-        raise unaccepted("empty_weight", f'"average" {always}', empty_weight)
+        raise argument_error("empty_weight", f'"average" {always}', empty_weight)
 
 
 def check_subtopic_normalizer(value: Any, k: int | None) -> str | None:
-    """Returns what divides values of subtopics, `None` or a string."""
+    """Returns the `normalizer` of a subtopic metric: `"maximum"` or `None`."""
     if value is None:
         return None
-    if k is not None and k > LARGEST_MAXIMUM:
-        raise unaccepted("k", f"at most {LARGEST_MAXIMUM} with a `normalizer`", k)
+    if k is not None and k > LARGEST_SUMMED_RANK:
+        raise argument_error(
+            "k", f"at most {LARGEST_SUMMED_RANK} with a `normalizer`", k
+        )
     return check_choice("normalizer", value, ("maximum",))
 
 
@@ -266,29 +294,35 @@ def check_subtopic_weights(value: Any) -> tuple[float, ...] | None:
     accepted = "None or a list of finite numbers of 0 or more, not all 0"
     weights = np.asarray(value)
     if weights.ndim == 1 and weights.dtype.kind in "iuf":
-        are_weights = (weights >= 0) & (weights <= LARGEST_NUMBER)
-        if np.all(are_weights) and np.any(weights > 0):
+        in_range = (weights >= 0) & (weights <= LARGEST_NUMBER)
+        if np.all(in_range) and np.any(weights > 0):
             return tuple(map(float, weights))
-    raise unaccepted("subtopic_weights", accepted, value)
+    raise argument_error("subtopic_weights", accepted, value)
 
 
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns one of the choices."""
+    """Returns the value if it is one of the choices, and raises otherwise."""
     if isinstance(value, str) and value in choices:
         return value
-    raise unaccepted(argument, f"one of {list(choices)}", value)
+    raise argument_error(argument, f"one of {list(choices)}", value)
 
 
 def check_dtype(dtype: Any) -> str:
-    """Returns the dtype to compute in: float64, or float32 for any other or `None`."""
+    """Returns the dtype to compute in.
+
+    It is float64 if the argument is float64, and float32 for `None` and for any other
+    floating-point dtype.
+    """
     if dtype is None:
-        # Rather than Keras's default precision, which may be wider or narrower.
+        # Keras's default float dtype may be wider or narrower than float32.
         return "float32"
-    error = unaccepted("dtype", "the name of a dtype of real numbers or None", dtype)
+    error = argument_error(
+        "dtype", "the name of a dtype of real numbers or None", dtype
+    )
     try:
         name = keras.backend.standardize_dtype(dtype)
-    except ValueError as of_keras:
-        raise error from of_keras
+    except ValueError as keras_error:
+        raise error from keras_error
     if not keras.backend.is_float_dtype(name):
         raise error
     return "float64" if name == "float64" else "float32"
@@ -306,50 +340,53 @@ def array_config(array: Any) -> dict[str, Any]:
 
 
 def array_from_config(argument: str, value: Any) -> Any:
-    """Returns the array of `array_config`, and any other value as it is.
+    """Returns the array that `array_config` encoded. Other values are unchanged.
 
     Args:
-        argument: the name of the argument, for errors.
-        value: what was passed, or found in a config.
+        argument: the name of the argument, for error messages.
+        value: the value that a user passed, or that a config holds.
     """
     if not is_dict(value):
         return value
     if set(value) != {"base64", "shape", "dtype"}:
-        raise _malformed(argument, f"the keys {[*value]}")
+        raise _array_config_error(argument, f"the keys {[*value]}")
     text, shape, dtype = value["base64"], value["shape"], value["dtype"]
     if dtype != _DTYPE:
-        raise _malformed(argument, f"dtype={dtype!r}")
+        raise _array_config_error(argument, f"dtype={dtype!r}")
     is_shape = isinstance(shape, list | tuple)
     if not is_shape or not all(type(size) is int and size >= 0 for size in shape):
-        raise _malformed(argument, f"shape={shape!r}")
+        raise _array_config_error(argument, f"shape={shape!r}")
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise _malformed(argument, "no base64") from error
+        raise _array_config_error(argument, "no base64") from error
     if len(data) != _BYTES.itemsize * math.prod(shape):
-        raise _malformed(argument, f"{len(data)} bytes for the shape {tuple(shape)}")
+        raise _array_config_error(
+            argument, f"{len(data)} bytes for the shape {tuple(shape)}"
+        )
     return np.frombuffer(data, _BYTES).reshape(shape).astype(_DTYPE)
 
 
-def with_array(config: dict[str, Any], argument: str) -> dict[str, Any]:
-    """Returns a config with the array of an argument instead of its bytes.
+def restore_array(config: dict[str, Any], argument: str) -> dict[str, Any]:
+    """Returns a config in which the value of an argument is decoded to an array.
 
-    A subclass may compute with the argument before it passes the array on.
+    A subclass may use the argument in its constructor before it calls that of its base
+    class, so the constructor has to receive an array.
     """
     if argument not in config:
         return config
     return {**config, argument: array_from_config(argument, config[argument])}
 
 
-def _malformed(argument: str, received: str) -> ValueError:
+def _array_config_error(argument: str, received: str) -> ValueError:
     expected = "be an array, or a dict of its bytes as in `get_config`: "
     expected += f'{{"base64": ..., "shape": [...], "dtype": "{_DTYPE}"}}'
     return refused(argument, expected, f"a dict with {received}")
 
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
-# On so many ranks a discount is looked at, if there is no cutoff.
-MANY_RANKS = 1024
+# The number of ranks on which a discount is checked if there is no cutoff.
+NUM_CHECKED_RANKS = 1024
 GAINS: Mapping[str, Function] = {
     "exponential": gains.exponential,
     "linear": gains.linear,
@@ -362,47 +399,59 @@ DISCOUNTS: Mapping[str, Function] = {
 
 
 def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float | None]:
-    """Returns a gain, and the highest grade, by whose gain others are divided."""
+    """Returns a gain function and the highest grade, or `None` for both.
+
+    Gains are divided by the gain of the highest grade.
+    """
     if gain_fn is None and max_grade is None:
         return None, None
     if gain_fn is None or max_grade is None:
-        raise unaccepted("max_grade", "given with `gain_fn`, and only then", max_grade)
+        raise argument_error(
+            "max_grade", "given with `gain_fn`, and only then", max_grade
+        )
     gain = resolve("gain_fn", gain_fn, GAINS)
     grade = check_above_zero("max_grade", max_grade)
     if gain is gains.exponential and grade > 64.0:
         accepted = "at most 64 with exponential gains, which are cut at 2**64"
-        raise unaccepted("max_grade", accepted, max_grade)
+        raise argument_error("max_grade", accepted, max_grade)
     if gain not in GAINS.values() and not backend.is_compiling():
         _check_highest_gain(gain, grade)
     return gain, grade
 
 
 def _check_highest_gain(gain: Function, max_grade: float) -> None:
-    """Raises for a highest grade whose gain is seen not to be the highest, above 0."""
-    higher = _if_it_works(_higher_gains, gain, max_grade)
-    if higher is not None:
+    """Raises `ValueError` if the gain of the highest grade is not the highest, above 0.
+
+    A gain function that can't be evaluated is accepted.
+    """
+    problem = _call_safely(_describe_higher_gain, gain, max_grade)
+    if problem is not None:
         accepted = "the grade with the highest gain, which is above 0"
-        raise unaccepted("max_grade", accepted, max_grade, higher)
+        raise argument_error("max_grade", accepted, max_grade, problem)
 
 
-def _if_it_works(look: Callable[..., str | None], *arguments: Any) -> str | None:
-    """What a look at a user's function finds.
+def _call_safely(check: Callable[..., str | None], *arguments: Any) -> str | None:
+    """Returns the result of a check of a user's function, or `None` if it fails.
 
-    The function may fail for numbers that no list has, and a GPU then for good.
+    The user's function may fail for numbers that no list has. The check runs on the
+    CPU, as a failure could leave a GPU unusable.
     """
     with contextlib.suppress(Exception), backend.quiet(), keras.device("cpu"):
-        return look(*arguments)
+        return check(*arguments)
     return None
 
 
-def _values(function: Function, numbers: Tensor) -> Array:
-    """The values of a user's function, which may be a constant."""
+def _evaluate(function: Function, numbers: Tensor) -> Array:
+    """Returns the values of a user's function, which may return a single constant."""
     return np.broadcast_to(ops.convert_to_numpy(function(numbers)), numbers.shape)
 
 
-def _higher_gains(gain: Function, max_grade: float) -> str | None:
-    """How gains exceed that of the highest grade, `None` if none does."""
-    values = _values(gain, ops.linspace(0.0, max_grade, 65, dtype="float32"))
+def _describe_higher_gain(gain: Function, max_grade: float) -> str | None:
+    """Returns a description of gains above that of the highest grade.
+
+    The result is `None` if the highest grade has the highest gain, and it is above 0.
+    """
+    values = _evaluate(gain, ops.linspace(0.0, max_grade, 65, dtype="float32"))
     highest = np.fmax.reduce(values)
     if 0.0 < values[-1] >= highest * (1.0 - 1e-5):
         return None
@@ -414,7 +463,7 @@ def resolve(
     identifier: str | Function | dict[str, Any],
     functions: Mapping[str, Function],
 ) -> Function:
-    """Returns the function that a name, a config or a function stands for."""
+    """Returns the function for an identifier: a name, a config, or a function."""
     if isinstance(identifier, str) and identifier in functions:
         return functions[identifier]
     if isinstance(identifier, dict):
@@ -422,18 +471,28 @@ def resolve(
     if callable(identifier):
         return identifier
     accepted = f"a function or one of {sorted(functions)}"
-    raise unaccepted(argument, accepted, identifier)
+    raise argument_error(argument, accepted, identifier)
 
 
-def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> Function:
-    """Returns a discount, and raises if it is seen to grow with the rank."""
+def resolve_discount(
+    identifier: str | Function | dict[str, Any], k: int | None
+) -> Function:
+    """Returns a discount function, and raises `ValueError` if it grows with the rank.
+
+    Discounts of this package, and all discounts in code that is being compiled, are not
+    checked.
+    """
     function = resolve("rank_discount_fn", identifier, DISCOUNTS)
     is_known = getattr(function, "__module__", None) == discounts.__name__
     if is_known or backend.is_compiling():
         return function
-    find = _growth if isinstance(function, Hashable) else _growth.__wrapped__
-    ranks = MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM)
-    growth = _if_it_works(find, function, ranks)
+    check = (
+        _describe_growth
+        if isinstance(function, Hashable)
+        else _describe_growth.__wrapped__
+    )
+    ranks = NUM_CHECKED_RANKS if k is None else min(k, LARGEST_SUMMED_RANK)
+    growth = _call_safely(check, function, ranks)
     if growth is not None:
         raise ValueError(
             "`rank_discount_fn` should be a function that is finite and does not grow "
@@ -443,13 +502,16 @@ def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> F
 
 
 @functools.lru_cache(256)
-def _growth(discount: Function, k: int) -> str | None:
-    """Where a discount is larger than at a rank above, `None` where it is nowhere."""
-    values = _values(discount, ops.arange(1, k + 1, dtype="float32"))
+def _describe_growth(discount: Function, k: int) -> str | None:
+    """Returns a description of two ranks between which a discount grows.
+
+    The result is `None` if the discount does not grow within the first `k` ranks.
+    """
+    values = _evaluate(discount, ops.arange(1, k + 1, dtype="float32"))
     if not np.isfinite(values[0]):
         return f"{values[0]} at rank 1"
     lowest = np.minimum.accumulate(values)
-    # Logarithms are rounded.
+    # The tolerance covers the rounding of logarithms.
     grows = values[1:] > lowest[:-1] + 1e-5 * np.abs(lowest[:-1])
     if not grows.any():
         return None
@@ -464,12 +526,12 @@ def _growth(discount: Function, k: int) -> str | None:
 def serialize(
     argument: str, function: Function, functions: Mapping[str, Function]
 ) -> str | dict[str, Any]:
-    """Returns a name or a config that `resolve` turns back into the function."""
+    """Returns a name or a config from which `resolve` restores the function."""
     for name, named_function in functions.items():
         if function is named_function:
             return name
     if getattr(function, "__name__", "") == "<lambda>":
-        # Keras would save a lambda as byte code, and then refuse to load it.
+        # Keras saves a lambda as byte code, and refuses to load it.
         raise ValueError(
             f"`{argument}` should be a named function in a metric that is saved: "
             "write it with `def` and decorate it with "

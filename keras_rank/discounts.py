@@ -1,4 +1,4 @@
-"""Discounts: the share of a gain that counts at a rank."""
+"""Discounts: factors by which gains are multiplied, as functions of the rank."""
 
 import math
 import numbers
@@ -25,7 +25,7 @@ DiscountFn = Callable[[Tensor], Tensor]
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 def log2(ranks: Tensor) -> Tensor:
-    """The discount `1 / log2(rank + 1)`: 1, 0.63, 0.5, 0.43, ...
+    """Returns the discounts `1 / log2(rank + 1)`: 1, 0.63, 0.5, 0.43, ...
 
     Args:
         ranks: tensor of any shape. The ranks, from 1.
@@ -48,7 +48,7 @@ def log2(ranks: Tensor) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 def clipped_log2(ranks: Tensor) -> Tensor:
-    """The discount `1 / max(1, log2(rank))`: 1, 1, 0.63, 0.5, ...
+    """Returns the discounts `1 / max(1, log2(rank))`: 1, 1, 0.63, 0.5, ...
 
     Args:
         ranks: tensor of any shape. The ranks, from 1.
@@ -72,7 +72,7 @@ def clipped_log2(ranks: Tensor) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 def reciprocal(ranks: Tensor) -> Tensor:
-    """The discount `1 / rank`.
+    """Returns the discounts `1 / rank`: 1, 0.5, 0.33, 0.25, ...
 
     Args:
         ranks: tensor of any shape. The ranks, from 1.
@@ -89,14 +89,14 @@ def reciprocal(ranks: Tensor) -> Tensor:
     return 1.0 / floats(ranks)
 
 
-class _WithArguments:
-    """A discount with arguments, equal to others with the same arguments."""
+class _ParametricDiscount:
+    """A discount with arguments. Instances with equal arguments are equal."""
 
     def get_config(self) -> dict[str, Any]:
         return dict(vars(self))
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "_WithArguments":
+    def from_config(cls, config: dict[str, Any]) -> "_ParametricDiscount":
         return cls(**config)
 
     def __repr__(self) -> str:
@@ -111,11 +111,11 @@ class _WithArguments:
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Geometric(_WithArguments):
+class Geometric(_ParametricDiscount):
     """The discount that `geometric` returns: `persistence**(rank - 1)`."""
 
     def __init__(self, persistence: float) -> None:
-        if not 0.0 < _number(persistence) < 1.0:
+        if not 0.0 < _as_real(persistence) < 1.0:
             raise ValueError(
                 "`persistence` should be a number between 0 and 1, both excluded. "
                 f"Received: persistence={persistence!r}"
@@ -128,16 +128,16 @@ class Geometric(_WithArguments):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Log(_WithArguments):
+class Log(_ParametricDiscount):
     """The discount that `log` returns: `1 / log(rank + offset, base)`."""
 
     def __init__(self, base: float = 2.0, offset: float = 1.0) -> None:
-        if not 0.0 < _number(offset) < math.inf:
+        if not 0.0 < _as_real(offset) < math.inf:
             raise ValueError(
                 "`offset` should be a number above 0, so that the discount of rank 1 "
                 f"is finite: see `clipped_log`. Received: offset={offset!r}"
             )
-        self.base, self.offset = _base(base), float(offset)
+        self.base, self.offset = _check_base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
@@ -149,11 +149,11 @@ class ClippedLog(Log):
     """The discount of `clipped_log`: `1 / max(1, log(rank + offset, base))`."""
 
     def __init__(self, base: float = 2.0, offset: float = 0.0) -> None:
-        if not 0.0 <= _number(offset) < math.inf:
+        if not 0.0 <= _as_real(offset) < math.inf:
             raise ValueError(
                 f"`offset` should be a number of 0 or more. Received: offset={offset!r}"
             )
-        self.base, self.offset = _base(base), float(offset)
+        self.base, self.offset = _check_base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
@@ -162,11 +162,11 @@ class ClippedLog(Log):
 
 
 def geometric(persistence: float) -> DiscountFn:
-    """Makes the discount `persistence**(rank - 1)`, as in rank-biased precision.
+    """Returns the discount `persistence**(rank - 1)`, as in rank-biased precision.
 
     Args:
         persistence: float between 0 and 1. The probability that a user who has seen an
-            item goes on to the next.
+            item continues to the next one.
 
     Returns:
         A function from ranks to discounts, which a saved model can restore.
@@ -189,14 +189,14 @@ def geometric(persistence: float) -> DiscountFn:
 
 
 def log(base: float = 2.0, offset: float = 1.0) -> DiscountFn:
-    """Makes the discount `1 / log(rank + offset, base)`.
+    """Returns the discount `1 / log(rank + offset, base)`.
 
-    With the defaults it is `log2`. The discount of rank 1 is above 1 where `offset` is
-    less than `base - 1`.
+    With the defaults, it is equal to `log2`. The discount of rank 1 is above 1 if
+    `offset` is less than `base - 1`.
 
     Args:
         base: float greater than 1. The base of the logarithm.
-        offset: float above 0. What is added to the rank.
+        offset: float above 0. The number that is added to the rank.
 
     Returns:
         A function from ranks to discounts, which a saved model can restore.
@@ -218,14 +218,14 @@ def log(base: float = 2.0, offset: float = 1.0) -> DiscountFn:
 
 
 def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
-    """Makes the discount `1 / max(1, log(rank + offset, base))`.
+    """Returns the discount `1 / max(1, log(rank + offset, base))`.
 
-    With the defaults it is `clipped_log2`.
+    With the defaults, it is equal to `clipped_log2`.
 
     Args:
         base: float greater than 1. The base of the logarithm: ranks up to
             `base - offset` are not discounted.
-        offset: float of 0 or more. What is added to the rank.
+        offset: float of 0 or more. The number that is added to the rank.
 
     Returns:
         A function from ranks to discounts, which a saved model can restore.
@@ -247,27 +247,35 @@ def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
     return ClippedLog(base, offset)
 
 
-def at_ranks(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
-    """Returns the discounts of ranks, those of this module by `backend.made_once`."""
+def compute_discounts(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
+    """Returns the discounts of ranks.
+
+    Values of the functions of this module may be cached by `backend.made_once`.
+    """
     is_known = getattr(rank_discount_fn, "__module__", None) == __name__
     if not is_known or len(ranks.shape) != 1 or ranks.shape[0] is None:
         return rank_discount_fn(ranks)
     dtype = keras.backend.standardize_dtype(ranks.dtype)
     k = ranks.shape[0]
-    return backend.made_once(_up_to, rank_discount_fn, k, dtype, size=k, like=ranks)
+    return backend.made_once(
+        _discount_first_ranks, rank_discount_fn, k, dtype, size=k, like=ranks
+    )
 
 
-def _up_to(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:
+def _discount_first_ranks(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:
     return rank_discount_fn(ops.arange(1, k + 1, dtype=dtype))
 
 
-def _number(value: Any) -> float:
-    """Returns a number unchanged, and NaN, which is in no range, for anything else."""
+def _as_real(value: Any) -> float:
+    """Returns a number as a float, and NaN for other types.
+
+    NaN fails all range checks.
+    """
     return float(value) if isinstance(value, numbers.Real) else math.nan
 
 
-def _base(base: Any) -> float:
-    if 1.0 < _number(base) < math.inf:
+def _check_base(base: Any) -> float:
+    if 1.0 < _as_real(base) < math.inf:
         return float(base)
     raise ValueError(
         f"`base` should be a number greater than 1. Received: base={base!r}"

@@ -30,49 +30,50 @@ equation and its arguments:
 | `precision_ia` | `PrecisionIA` |
 | `subtopic_recall` | `SubtopicRecall` |
 
-In `compile`, use the classes: the mean that Keras takes of a function is NaN with a
-list of padding, and ignores the weights of lists.
+In `compile`, use the classes. Keras averages the values of a function over lists: the
+mean is NaN if a list has only padding, and it ignores the weights of lists.
 
-A function takes `y_true`, `y_pred` and, by name, `sample_weight` and the arguments of
-its class except for `name` and `empty_weight`. The following arguments differ from
-those of the classes.
+A function takes `y_true` and `y_pred`. The other arguments are keyword-only:
+`sample_weight` and the arguments of the class, except for `name` and `empty_weight`.
+The following arguments differ from those of the classes.
 
 Args:
     y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
         length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-        below 0 or NaN, or whose mask is False, is padding. All functions but
-        `keras_rank.functional.rank` also take the ranked lists that it returns, in
-        place of all its arguments but `k`.
-    y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored `-inf`
-        or NaN is judged, but not retrieved: it has no rank. Where a mask that layers
-        have passed on to the scores is False, there is padding.
+        below 0 or NaN, or whose mask is False, is padding. All functions except
+        `keras_rank.functional.rank` also take the ranked lists that it returns. Ranked
+        lists replace all arguments of `rank` except for `k`.
+    y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item with the score
+        `-inf` or NaN has a label, but is not retrieved: it has no rank. Layers may have
+        passed a mask on to the scores. A position where it is False is padding.
     sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
         `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight is
-        not above 0 is padding. Other weights of items matter only where the equation
-        has them. One weight for a whole list does not change its value: it only weights
-        the list in a mean.
-    k: positive int. The number of ranks that count. Defaults to `None`: all.
-    shuffle_ties: how tied items are ordered. `True`: at random, from `seed`. `False`:
-        the earlier item first. `"average"`: the exact mean over all their orders.
-        Defaults to `True`.
+        not above 0 is padding. Other weights of items are used only by equations that
+        contain them. A single weight for a whole list does not change its value: it
+        only weights the list in a mean.
+    k: positive int. The cutoff: only items at the first `k` ranks count. Defaults to
+        `None`: all ranks count.
+    shuffle_ties: the order of tied items. `True`: a random order, which depends on
+        `seed`. `False`: the order in the list. `"average"`: the exact mean over all
+        orders of tied items. Defaults to `True`.
     seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-        `None`: each call draws a seed from Keras's global generator, as seedless random
-        operations of Keras do. Code that is compiled takes it from the state of
+        `None`: each call draws a seed from Keras's global generator, as Keras's random
+        operations do without a seed. Compiled code derives the seed from the state of
         Python's generator instead. `keras.utils.set_random_seed` sets both.
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
     relevance_threshold: float. Items with this label or a higher one are relevant.
-        Defaults to 1.0. `None`: those with any label above 0.
-    sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of shape
-        `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"` and
-        `"labels"` of this shape that grades them, and `y_pred` the scores of a whole
-        catalogue, of shape `(batch, items)`. An id that is not in the catalogue is an
+        Defaults to 1.0. `None`: items with any label above 0 are relevant.
+    sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
+        shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"` and
+        `"labels"` of this shape that grades them. `y_pred` then holds the scores of a
+        whole catalog, of shape `(batch, items)`. An id that is not in the catalog is an
         error in eager code, and counts as not retrieved in compiled code. Defaults to
         `False`.
     dtype: `"float64"` to compute in float64. Defaults to float32.
 
 Returns:
-    A tensor of shape `(batch,)`. A list of padding only has the value NaN.
+    A tensor of shape `(batch,)`. A list that has only padding has the value NaN.
 
 Raises:
     ValueError: if an argument does not have the documented type, shape or range.
@@ -117,9 +118,9 @@ from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.tensors import shape_of
 from keras_rank.metrics.update import (
     UpdateSpec,
-    check_reads,
-    checked_values,
-    ranked_by_steps,
+    check_ranked_lists,
+    compute_checked_values,
+    rank_in_steps,
 )
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
@@ -155,15 +156,16 @@ __all__ = [
 
 P = ParamSpec("P")
 
-# Arguments of classes that functions lack: one value per list has no name or weight.
-_ONLY_OF_CLASSES = ("name", "empty_weight")
+# The arguments of classes that functions do not have, as they return values of lists
+# without a name or a mean.
+_CLASS_ONLY_ARGUMENTS = ("name", "empty_weight")
 
 
 class PerListFunction(Protocol[P]):
     """A function of lists with the arguments of a metric class.
 
-    Arguments after `y_pred` are keyword-only, and `name` and `empty_weight` are not
-    accepted, which types can't express.
+    Types can't express two facts: the arguments after `y_pred` are keyword-only, and
+    `name` and `empty_weight` are not accepted.
     """
 
     __name__: str
@@ -179,45 +181,45 @@ class PerListFunction(Protocol[P]):
 
 
 def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
-    """Returns the function that computes the values of a metric for each list.
+    """Returns the function that computes the value of a metric for each list.
 
-    Its name is set at the end of this module.
+    The name of the function is set at the end of this module.
     """
     metric_class = cast(type[metrics.RankingMetric], metric)
     parameters = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(metric_class).parameters.items()
-        if name not in _ONLY_OF_CLASSES
+        if name not in _CLASS_ONLY_ARGUMENTS
     }
 
     def function(
         y_true: Any, y_pred: Any = None, *, sample_weight: Any = None, **arguments: Any
     ) -> Tensor:
-        for name in _ONLY_OF_CLASSES:
+        for name in _CLASS_ONLY_ARGUMENTS:
             if name in arguments:
                 call = f"{function.__name__}()"
                 raise TypeError(f"{call} got an unexpected keyword argument {name!r}")
         if isinstance(y_true, RankedLists):
-            _check_agree(y_true, arguments)
+            _check_no_contradiction(y_true, arguments)
         seed = arguments.pop("seed", None)
         arguments["dtype"] = check_dtype(arguments.get("dtype"))
-        spec = _spec_of(metric_class, arguments)
-        return _values_of(spec, y_true, y_pred, sample_weight, seed)
+        spec = _get_spec(metric_class, arguments)
+        return _compute_values(spec, y_true, y_pred, sample_weight, seed)
 
     class_name = metric_class.__name__
     signature = inspect.signature(function)
-    own = list(signature.parameters.values())[:-1]
+    common_parameters = list(signature.parameters.values())[:-1]
     vars(function)["__signature__"] = signature.replace(
-        parameters=[*own, *parameters.values()]
+        parameters=[*common_parameters, *parameters.values()]
     )
     function.__doc__ = f"""Computes the value of `{class_name}` for each list.
 
     This function is generated from `keras_rank.metrics.{class_name}`, which documents
-    the equation and its arguments. `keras_rank.functional` documents those of all
-    functions.
+    the equation and its arguments. `keras_rank.functional` documents the arguments that
+    all functions share.
 
     Returns:
-        A tensor of shape `(batch,)`. A list of padding only has the value NaN, and a
+        A tensor of shape `(batch,)`. A list that has only padding has the value NaN. A
         list without relevant items has `empty_value`, or NaN if that is `None`.
 
     Raises:
@@ -226,38 +228,41 @@ def per_list(metric: Callable[P, metrics.RankingMetric]) -> PerListFunction[P]:
     return cast(PerListFunction[P], backend.without_autograph(function))
 
 
-def _spec_of(
+def _get_spec(
     metric_class: type[metrics.RankingMetric], arguments: dict[str, Any]
 ) -> UpdateSpec:
-    """Returns what a function computes, which is cached for arguments of ours."""
+    """Returns the specification of a function.
+
+    It is cached, unless an argument is a user's function.
+    """
     items = tuple(sorted(arguments.items()))
     if not backend.is_ours(items):
-        return _new_spec(metric_class, items)
-    # The key has types, as `k=True` is an error and equal to `k=1`.
+        return _create_spec(metric_class, items)
+    # The cache key contains types: `k=True` is an error, but equal to `k=1`.
     return _cached_spec(metric_class, items, tuple(type(value) for _, value in items))
 
 
-def _new_spec(
+def _create_spec(
     metric_class: type[metrics.RankingMetric],
     items: tuple[tuple[str, Any], ...],
     _types: tuple[type, ...] = (),
 ) -> UpdateSpec:
-    # The function has the seed.
-    return UpdateSpec.of([metric_class._as_member(**dict(items), seed=0)])
+    # The function handles the seed, so the metric gets an unused one.
+    return UpdateSpec.from_metrics([metric_class._create_member(**dict(items), seed=0)])
 
 
 _cached_spec: Callable[..., UpdateSpec] = backend.traced_as_constant(
-    functools.lru_cache(256)(_new_spec)
+    functools.lru_cache(256)(_create_spec)
 )
 
 
-def _values_of(
+def _compute_values(
     spec: UpdateSpec, y_true: Any, y_pred: Any, sample_weight: Any, seed: Seed
 ) -> Tensor:
-    """Returns one value per list, NaN for a list that is left out of the mean.
+    """Returns one value per list, or NaN for a list that is left out of the mean.
 
     Args:
-        spec: what is computed, for a single metric.
+        spec: the specification of a single metric.
         y_true: labels, ids or ranked lists, as for the functions.
         y_pred: scores, as for the functions.
         sample_weight: weights, as for the functions.
@@ -266,40 +271,42 @@ def _values_of(
     (metric,) = spec.metrics
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
-        check_reads(metric, y_true)
-        return backend.enter(_values_of_ranked, *y_true.fresh(), spec=spec)
+        check_ranked_lists(metric, y_true)
+        return backend.enter(_compute_ranked_values, *y_true.fresh(), spec=spec)
     if metric.sparse_labels:
-        reading = read_sparse(y_true, y_pred, sample_weight)
+        read_result = read_sparse(y_true, y_pred, sample_weight)
     else:
-        reading = read(y_true, y_pred, sample_weight, metric.takes_subtopics)
-        warn(warnings_of_rows(reading))
+        read_result = read(y_true, y_pred, sample_weight, metric.takes_subtopics)
+        warn(warnings_of_rows(read_result))
     if metric._compares_labels:
-        check_told_apart(reading.labels)
-    batch = reading.batch
+        check_told_apart(read_result.labels)
+    batch = read_result.batch
     key = shuffle_key(metric._ties, seed, batch.labels, batch.scores)
     if not backend.is_ours(spec):
-        lists, rankings = ranked_by_steps(spec, batch, (key,), [0])
+        lists, rankings = rank_in_steps(spec, batch, (key,), [0])
         ranked = dataclasses.replace(spec, orders=())
-        return backend.enter(_values_of_ranked, lists, *rankings, spec=ranked)
+        return backend.enter(_compute_ranked_values, lists, *rankings, spec=ranked)
     padded = bucket_shapes(batch, metric.sparse_labels)
-    values = backend.enter(_values_of_batch, padded, (key,), spec=spec)
+    values = backend.enter(_compute_batch_values, padded, (key,), spec=spec)
     return first_rows(values, shape_of(batch.labels)[0])
 
 
-def _values_of_batch(
+def _compute_batch_values(
     batch: RawBatch, keys: Sequence[Tensor], *, spec: UpdateSpec
 ) -> Tensor:
-    """The values of a single metric for lists."""
+    """Returns the values of a single metric for a batch of lists."""
     lists = standardize(batch, kind=spec.kind)
     ranking = rank_by_scores(lists, keys[0], 0, order=spec.orders[0])
-    return _values_of_ranked(lists, ranking, spec=spec)
+    return _compute_ranked_values(lists, ranking, spec=spec)
 
 
-def _values_of_ranked(lists: Lists, ranking: Ranking, *, spec: UpdateSpec) -> Tensor:
-    """The values of a single metric for ranked lists."""
+def _compute_ranked_values(
+    lists: Lists, ranking: Ranking, *, spec: UpdateSpec
+) -> Tensor:
+    """Returns the values of a single metric for ranked lists."""
     (metric,) = spec.metrics
-    judged = JudgedLists(lists, metric._relevance_for(lists))
-    values = checked_values(metric, judged, ranking.cut(metric.k))
+    judged = JudgedLists(lists, metric._get_relevance(lists))
+    values = compute_checked_values(metric, judged, ranking.cut(metric.k))
     return judged.fill_empty(values, metric.empty_value)
 
 
@@ -343,14 +350,14 @@ def rank(
 ) -> RankedLists:
     """Ranks lists by their scores, once for several functions.
 
-    The functions of this module take the result as `y_true`, and share common
+    The functions of this module take the result as `y_true`, and then share common
     computations.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
         y_pred: as for `keras_rank.functional`: scores of the same shape.
-        k: positive int. The largest cutoff of the functions. Defaults to `None`: any
-            cutoff.
+        k: positive int. The largest cutoff that the functions may use. Defaults to
+            `None`: any cutoff.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
             sparse_labels, dtype.
 
@@ -372,20 +379,23 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     order, dtype = OrderSpec(is_sparse, ties, k), check_dtype(dtype)
     if is_sparse:
-        reading = read_sparse(y_true, y_pred, sample_weight)
+        read_result = read_sparse(y_true, y_pred, sample_weight)
     else:
-        reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
-        warn(warnings_of_rows(reading))
-    # Kept, whatever the user does with what was given.
-    batch = RawBatch(*map(own, reading.batch))
-    # In their own shape, as formulas of a user's may see them.
+        read_result = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+        warn(warnings_of_rows(read_result))
+    # The user may change arrays after the call, so the result holds copies.
+    batch = RawBatch(*map(own, read_result.batch))
+    # The batch keeps its shape, without padding, as a user's formulas may read it.
     key = shuffle_key(ties, seed, batch.labels, batch.scores)
-    lists, ranking = _ranked(batch, key, order=order, dtype=dtype)
-    return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))
+    lists, ranking = _rank_batch(batch, key, order=order, dtype=dtype)
+    return RankedLists(lists, ranking, k, ties, tied_labels(read_result.labels))
 
 
-def _check_agree(ranked: RankedLists, arguments: dict[str, Any]) -> None:
-    """Raises for an argument that contradicts the ranked lists. No default does."""
+def _check_no_contradiction(ranked: RankedLists, arguments: dict[str, Any]) -> None:
+    """Raises `ValueError` if an argument contradicts the ranked lists.
+
+    Default values never contradict them.
+    """
     shuffle_ties = arguments.get("shuffle_ties", True)
     sparse_labels = arguments.get("sparse_labels", False)
     dtype = arguments.get("dtype")
@@ -404,16 +414,19 @@ def _check_agree(ranked: RankedLists, arguments: dict[str, Any]) -> None:
             raise refused(argument, expected, received)
 
 
-def _ranked(
+def _rank_batch(
     batch: RawBatch, key: Tensor, *, order: OrderSpec, dtype: str
 ) -> tuple[DenseLists | SparseLists, Ranking]:
-    """Lists and their order, by one program if sizes don't depend on values."""
+    """Returns standardized lists and their ranking.
+
+    They are computed by one program, unless sizes depend on values.
+    """
     if order.by_steps:
-        return _ranked_lists(batch, key, order=order, dtype=dtype)
-    return backend.enter(_ranked_lists, batch, key, order=order, dtype=dtype)
+        return _rank_lists(batch, key, order=order, dtype=dtype)
+    return backend.enter(_rank_lists, batch, key, order=order, dtype=dtype)
 
 
-def _ranked_lists(
+def _rank_lists(
     batch: RawBatch, key: Tensor, *, order: OrderSpec, dtype: str
 ) -> tuple[DenseLists | SparseLists, Ranking]:
     kind = Kind(order.of_targets, dtype, order.k)
@@ -421,7 +434,8 @@ def _ranked_lists(
     return lists, rank_by_scores(lists, key, order=order)
 
 
-# Keras saves a function by its name, and TypeErrors name what is wrapped.
+# Keras saves a function by its name, and a `TypeError` contains the name of the wrapped
+# function, so both functions get the public name.
 for _name in set(__all__) - {"rank"}:
     for _function in (globals()[_name], inspect.unwrap(globals()[_name])):
         _function.__qualname__ = _function.__name__ = _name

@@ -1,7 +1,7 @@
-"""Gains: what an item of a given label is worth.
+"""Gains: functions that map graded labels to the values of items.
 
-`keras_rank.lists.relevance` caps gains, sets those below a threshold to 0, and scales
-the exponential ones of a list where only their ratios matter.
+`keras_rank.lists.relevance` caps gains, sets gains below a threshold to 0, and scales
+the exponential gains of a list where only their ratios matter.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ GainFn = Callable[[Tensor], Tensor]
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 def exponential(labels: Tensor) -> Tensor:
-    """The gain `2**label - 1`: each grade is worth about twice the one below.
+    """Returns the gains `2**label - 1`, which about double from grade to grade.
 
     Args:
-        labels: tensor of any shape. The graded labels, 0 for irrelevant. Those
+        labels: tensor of any shape. The graded labels, 0 for irrelevant items. Labels
             above 127 count as 127.
 
     Returns:
@@ -36,16 +36,16 @@ def exponential(labels: Tensor) -> Tensor:
     Reference:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
-    # 2**128 is more than float32 holds, and NumPy would warn.
+    # 2**128 overflows float32, and NumPy would warn.
     return 2.0 ** backend.minimum(floats(labels), 127.0) - 1.0
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 def linear(labels: Tensor) -> Tensor:
-    """The gain `label`: what trec_eval and scikit-learn use.
+    """Returns the labels as gains, as trec_eval and scikit-learn do.
 
     Args:
-        labels: tensor of any shape. The graded labels, 0 for irrelevant.
+        labels: tensor of any shape. The graded labels, 0 for irrelevant items.
 
     Returns:
         A tensor of the same shape.

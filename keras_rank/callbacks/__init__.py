@@ -1,4 +1,4 @@
-"""Callbacks that evaluate a model in `fit`, where a compiled metric can't do it."""
+"""Callbacks that evaluate a model in `fit` in cases that compiled metrics can't."""
 
 from keras_rank.callbacks.catalogue_evaluation import CatalogueEvaluation
 from keras_rank.callbacks.grouped_evaluation import GroupedEvaluation

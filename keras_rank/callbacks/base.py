@@ -1,4 +1,4 @@
-"""The base classes of callbacks that evaluate a model at the end of an epoch."""
+"""Base classes of callbacks that evaluate a model at the end of an epoch."""
 
 import contextlib
 import numbers
@@ -15,29 +15,39 @@ import numpy as np
 from keras import ops
 from keras.callbacks import Callback, CallbackList, SwapEMAWeights
 
-from keras_rank.arguments import check_positive, unaccepted
+from keras_rank.arguments import argument_error, check_positive
 from keras_rank.backends import Array, backend
 from keras_rank.catalogue.catalogue_metrics import Metrics, check_verbose
 from keras_rank.lists.groups import ids_of, labels_of
 from keras_rank.lists.input_arrays import look
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.group import SegmentedSums, as_group, by_kind
-from keras_rank.metrics.update import columns_of
+from keras_rank.metrics.group import SegmentedSums, as_group, split_by_type
+from keras_rank.metrics.update import compute_columns
 from keras_rank.metrics.variables import State
 from keras_rank.state import LISTS, RELEVANT
 
-# The argument.
+# The name of the argument for segments.
 BY = "by"
-# More results than anyone looks at. Ids of users are no segments.
-_MOST = 50
-# Of a name. MLflow takes 250 characters, with those of the metric.
-_LONGEST = 200
+# The largest number of segments. The limit rejects ids of users, for example.
+_MAX_SEGMENTS = 50
+# The largest number of characters of a segment's name. MLflow accepts names of 250
+# characters, which include the name of the metric.
+_MAX_NAME_LENGTH = 200
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_NO_IDENTIFIER = re.compile("[^0-9A-Za-z_]")
+_NON_IDENTIFIER = re.compile("[^0-9A-Za-z_]")
 
 
-def labels_for(lists: int, by: Any, noun: str) -> Array | None:
-    """Returns the label of each list, if there are any, and checks their number."""
+def read_segment_labels(lists: int, by: Any, noun: str) -> Array | None:
+    """Returns the segment label of each list, or `None` if there are no segments.
+
+    Args:
+        lists: the number of lists.
+        by: the argument of the user, or `None`.
+        noun: a name for a list, for error messages.
+
+    Raises:
+        ValueError: if the number of labels differs from the number of lists.
+    """
     labels = None if by is None else labels_of(BY, by)
     if labels is not None and len(labels) != lists:
         raise ValueError(
@@ -47,80 +57,84 @@ def labels_for(lists: int, by: Any, noun: str) -> Array | None:
     return labels
 
 
-def sums_of(metrics: RankingMetrics, labels: Array | None) -> SegmentedSums:
-    """Returns the sums of no lists yet, and checks the names of results.
+def create_sums(metrics: RankingMetrics, labels: Array | None) -> SegmentedSums:
+    """Returns the empty sums of metrics, and checks the names of segments.
 
     Args:
         metrics: the metrics.
-        labels: the label of each list, or `None`: there are no segments.
+        labels: the segment label of each list, or `None` if there are no segments.
     """
     if labels is None:
         return SegmentedSums(metrics)
     known: dict[Any, int] = {}
     segment_of = ids_of(labels, known, BY)
-    if len(known) > _MOST:
+    if len(known) > _MAX_SEGMENTS:
         raise ValueError(
-            f"`{BY}` should be labels of at most {_MOST} segments. Received: "
+            f"`{BY}` should be labels of at most {_MAX_SEGMENTS} segments. Received: "
             f"{len(known)} different labels"
         )
-    return SegmentedSums(metrics, {x: _name_of(x) for x in known}, segment_of)
+    return SegmentedSums(metrics, {x: _format_label(x) for x in known}, segment_of)
 
 
-def _name_of(label: Any) -> str:
-    """Returns an identifier, as trackers take nothing else."""
+def _format_label(label: Any) -> str:
+    """Returns an identifier for a segment label.
+
+    Experiment trackers accept no other names.
+    """
     text = label.decode(errors="replace") if isinstance(label, bytes) else label
     if isinstance(text, float | np.floating) and text.is_integer():
         text = int(text)
     if isinstance(text, str | numbers.Real | np.bool_):
         plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", str(text)))
-        name = _NO_IDENTIFIER.sub("_", plain)
-        if name.strip("_") and len(name) <= _LONGEST:
+        name = _NON_IDENTIFIER.sub("_", plain)
+        if name.strip("_") and len(name) <= _MAX_NAME_LENGTH:
             return name
     accepted = "strings with ASCII letters or digits, numbers or booleans, of at most "
-    raise unaccepted(BY, f"{accepted}{_LONGEST} characters", label)
+    raise argument_error(BY, f"{accepted}{_MAX_NAME_LENGTH} characters", label)
 
 
-# What to do where predictions are not scores alone.
-WHICH = (
+# Advice for errors about predictions that are not a single array of scores.
+OUTPUT_ADVICE = (
     "For one of several outputs, pass its name as `output`; for one of several "
     "columns, pass a `model` that returns it."
 )
 
 
 def output_names(model: Any) -> list[str] | None:
-    """Returns the names of the outputs of a model, in order, `None` if unknown."""
+    """Returns the ordered names of the outputs of a model, or `None` if unknown."""
     names = getattr(model, "output_names", None)
     return None if names is None else list(names)
 
 
-def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Array:
-    """Returns the scores in what `predict` returns.
+def select_scores(predicted: Any, output: str | None, names: list[str] | None) -> Array:
+    """Returns a copy of the scores in the result of `predict`.
 
     Args:
-        predicted: an array, or a dict, list or tuple of one for each output.
-        output: the name of the output that holds the scores, `None` if there is one.
-        names: the names of the outputs in their order, `None` if unknown.
+        predicted: an array, or a dict, list or tuple with an array for each output.
+        output: the name of the output that holds the scores, or `None` if there is only
+            one output.
+        names: the ordered names of the outputs, or `None` if unknown.
     """
     if output is not None and not isinstance(predicted, Mapping | list | tuple):
         predicted = [predicted]
-    scores = _of_output(predicted, output, names)
+    scores = _select_output(predicted, output, names)
     if not hasattr(scores, "shape"):
         raise ValueError(
             "`output` should be the name of an output that is one array. Received: "
             f"output={output!r}, which is of type {type(scores).__name__}"
         )
-    # A model may return the same memory again.
+    # The array is copied, as a model may write its next predictions to the same memory.
     scores = np.array(scores)
-    # NumPy has no bfloat16 of its own.
+    # NumPy does not support bfloat16.
     return scores if scores.dtype.kind in "biuf" else scores.astype("float32")
 
 
-def _of_output(predicted: Any, output: str | None, names: list[str] | None) -> Any:
+def _select_output(predicted: Any, output: str | None, names: list[str] | None) -> Any:
     """Returns the predictions of one output."""
     by_name = predicted
     if isinstance(predicted, list | tuple):
-        are_named = names is not None and len(names) == len(predicted)
-        by_name = dict(zip(names or [], predicted, strict=True)) if are_named else {}
+        has_names = names is not None and len(names) == len(predicted)
+        by_name = dict(zip(names or [], predicted, strict=True)) if has_names else {}
     if not isinstance(by_name, Mapping):
         return predicted
     if output is None and len(predicted) == 1:
@@ -135,25 +149,26 @@ def _of_output(predicted: Any, output: str | None, names: list[str] | None) -> A
     )
 
 
-def of_rows(scores: Array, rows: int) -> Array:
-    """Returns scores as one column. Raises unless there is one for each row."""
+def flatten_row_scores(scores: Array, rows: int) -> Array:
+    """Returns scores of shape `(rows,)`, and raises unless each row has one score."""
     if scores.shape[:1] != (rows,) or set(scores.shape[1:]) - {1}:
         raise ValueError(
             "The model should return one score for each row, of shape (rows,) or "
-            f"(rows, 1), and each row should have one id in `group_ids`. {WHICH} "
-            f"Received: predictions of shape {scores.shape} for {rows} ids"
+            "(rows, 1), and each row should have one id in `group_ids`. "
+            f"{OUTPUT_ADVICE} Received: predictions of shape {scores.shape} for {rows} "
+            "ids"
         )
     return scores.reshape(-1)
 
 
 class EpochEvaluation(Callback):
-    """Adds results to the logs at the end of an epoch, under names of their own.
+    """Base class of callbacks that add results to the logs at the end of an epoch.
 
     A subclass implements `evaluated`.
 
     Args:
-        metrics: the metrics. They are created once, so that ties are broken alike in
-            all epochs.
+        metrics: the metrics. They are created once, so that ties are broken in the same
+            order in all epochs.
         batch_size: positive int. The batch size of `predict`, or `None`.
         prefix: str. A prefix for the names of the results.
         frequency: positive int. The number of epochs from one evaluation to the next.
@@ -171,7 +186,7 @@ class EpochEvaluation(Callback):
     ) -> None:
         super().__init__()
         if not isinstance(prefix, str):
-            raise unaccepted("prefix", "a string", prefix)
+            raise argument_error("prefix", "a string", prefix)
         if batch_size is not None:
             check_positive("batch_size", batch_size, "a positive integer or None")
         self.metrics, self.batch_size = metrics, batch_size
@@ -180,12 +195,12 @@ class EpochEvaluation(Callback):
         self._was_evaluated = False
 
     def evaluated(self) -> dict[str, float]:
-        """Computes the results by the names of the metrics."""
+        """Returns the results by name. The names are those of metrics and segments."""
         raise NotImplementedError
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Warns of callbacks that would miss the results."""
-        _warn_of_readers_before(self)
+        """Warns about callbacks that would miss the results."""
+        _warn_about_earlier_readers(self)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the results to the logs."""
@@ -193,14 +208,14 @@ class EpochEvaluation(Callback):
         self._check_free(self.metrics._result_names(), logs)
         if (epoch + 1) % self.frequency:
             return
-        with weights_of_validation(self):
+        with use_validation_weights(self):
             results = self.evaluated()
         self._was_evaluated = True
         self._check_free(results, logs)
         logs.update({self._key(name): x for name, x in results.items()})
 
     def _check_free(self, names: Iterable[str], logs: dict[str, Any]) -> None:
-        """Raises if the logs already have a key of results."""
+        """Raises `ValueError` if the logs already contain a key of the results."""
         taken = [x for x in map(self._key, names) if x in logs]
         if taken:
             raise ValueError(
@@ -209,22 +224,25 @@ class EpochEvaluation(Callback):
                 f"Received: prefix={self.prefix!r}, which gives {taken}"
             )
 
-    def warn_of_lists(self, sums: State, sample_weight: Any) -> None:
-        """Warns once of lists that count without relevant items, and weights below 0.
+    def warn_about_lists(self, sums: State, sample_weight: Any) -> None:
+        """Warns about lists without relevant items, and about negative weights.
+
+        It warns only in the first evaluation, and only about lists that metrics count
+        as 0 by default.
 
         Args:
             sums: the sums of all metrics.
-            sample_weight: the weights as they were given.
+            sample_weight: the weights that the user passed.
         """
         if self._was_evaluated:
             return
         if sample_weight is not None:
-            _warn_of_weights(sample_weight)
-        for index, metric in enumerate(by_kind(self.metrics.members)[0]):
-            totals = ops.convert_to_numpy(sums.one(index).totals)
+            _warn_about_weights(sample_weight)
+        for index, metric in enumerate(split_by_type(self.metrics.members)[0]):
+            totals = ops.convert_to_numpy(sums.get(index).totals)
             numbers = totals[:, LISTS].sum(axis=0).astype(int)
             empty = numbers[LISTS] - numbers[RELEVANT]
-            # Any other value was chosen.
+            # A value other than the default 0 was chosen by the user.
             if empty and metric.empty_value == 0.0:
                 name = self._key(self.metrics.prefix + metric.name)
                 warnings.warn(
@@ -241,20 +259,25 @@ class EpochEvaluation(Callback):
 
 
 def check_model(argument: str, model: Any) -> Any:
-    """Returns a model that predicts, or `None` for the trained one."""
+    """Returns the model, or `None` for the trained model.
+
+    Raises:
+        ValueError: if the model has no method `predict`.
+    """
     if model is None or hasattr(model, "predict"):
         return model
-    raise unaccepted(argument, "a model with a method `predict`, or None", model)
+    raise argument_error(argument, "a model with a method `predict`, or None", model)
 
 
-def _warn_of_weights(sample_weight: Any) -> None:
-    given = look("sample_weight", sample_weight).tensor()
-    weights = ops.convert_to_numpy(given)
-    places = np.argwhere(~(weights >= 0))
-    if len(places):
-        first = tuple(places[0])
+def _warn_about_weights(sample_weight: Any) -> None:
+    """Warns if weights are negative or NaN."""
+    tensor = look("sample_weight", sample_weight).tensor()
+    weights = ops.convert_to_numpy(tensor)
+    invalid = np.argwhere(~(weights >= 0))
+    if len(invalid):
+        first = tuple(invalid[0])
         warnings.warn(
-            f"`sample_weight` should be 0 or more. Received: {len(places)} of "
+            f"`sample_weight` should be 0 or more. Received: {len(invalid)} of "
             f"{weights.size} weights that are negative or NaN, the first, "
             f"{weights[first]}, in row {first[0]}. They count as 0.",
             stacklevel=2,
@@ -262,35 +285,35 @@ def _warn_of_weights(sample_weight: Any) -> None:
 
 
 @contextlib.contextmanager
-def weights_of_validation(callback: Callback) -> Iterator[None]:
-    """A context at the end of an epoch, with the weights that validation sees.
+def use_validation_weights(callback: Callback) -> Iterator[None]:
+    """Returns a context in which the model has the weights of validation.
 
-    `SwapEMAWeights` has averaged weights in the model while compiled metrics are
-    computed on validation data, and with `swap_on_epoch` also from its own turn at the
-    end of an epoch on.
+    It is entered at the end of an epoch. `SwapEMAWeights` puts averaged weights into
+    the model while compiled metrics are computed on validation data. With
+    `swap_on_epoch`, it does so also at the end of an epoch, when it is called itself.
     """
     before, after = _callbacks_around(callback)
-    averages = [x for x in (*before, *after) if isinstance(x, SwapEMAWeights)]
+    swaps = [x for x in (*before, *after) if isinstance(x, SwapEMAWeights)]
     with contextlib.ExitStack() as stack:
-        for other in averages:
-            if not (other.swap_on_epoch and other in before):
-                other.on_test_begin()
-                stack.callback(other.on_test_end)
+        for swap in swaps:
+            if not (swap.swap_on_epoch and swap in before):
+                swap.on_test_begin()
+                stack.callback(swap.on_test_end)
             elif backend.frees_shared_memory():
-                # After the last epoch, weights and averages are the same memory, which
-                # `predict` would free. To swap them there and back copies it.
-                other.on_test_end()
-                other.on_test_begin()
+                # After the last epoch, weights and averages share memory, which
+                # `predict` would free. Swapping them twice copies the memory.
+                swap.on_test_end()
+                swap.on_test_begin()
         yield
 
 
-def _warn_of_readers_before(callback: EpochEvaluation) -> None:
-    """Warns of callbacks that read the logs before this one has added to them."""
+def _warn_about_earlier_readers(callback: EpochEvaluation) -> None:
+    """Warns about callbacks that read the logs before this callback adds results."""
     name = callback._key(callback.metrics._result_names()[0])
     before, _ = _callbacks_around(callback)
-    for other in filter(_reads_logs, before):
+    for reader in filter(_reads_logs, before):
         warnings.warn(
-            f"`{type(other).__name__}` should be listed after "
+            f"`{type(reader).__name__}` should be listed after "
             f"`{type(callback).__name__}`: it reads the logs before results such as "
             f"{name!r} are in them, so it misses these or raises a `KeyError`.",
             stacklevel=4,
@@ -300,10 +323,11 @@ def _warn_of_readers_before(callback: EpochEvaluation) -> None:
 def _callbacks_around(
     callback: Callback,
 ) -> tuple[list[Callback], list[Callback]]:
-    """The callbacks that are called before and after this one.
+    """Returns the callbacks that are called before and after a callback.
 
-    Keras does not tell a callback of the others, but the list that calls it, or calls
-    another callback that calls it, is one of its callers.
+    Keras gives a callback no access to the other callbacks. The stack frames are
+    searched for the list of callbacks that calls it, directly or through another
+    callback.
     """
     called = {id(callback)}
     frame: types.FrameType | None = sys._getframe(1)
@@ -311,24 +335,24 @@ def _callbacks_around(
         caller = frame.f_locals.get("self")
         if isinstance(caller, CallbackList):
             callbacks = list(caller.callbacks)
-            for place, other in enumerate(callbacks):
+            for index, other in enumerate(callbacks):
                 if id(other) in called:
-                    return callbacks[:place], callbacks[place + 1 :]
+                    return callbacks[:index], callbacks[index + 1 :]
         called.add(id(caller))
         frame = frame.f_back
     return [], []
 
 
 def _reads_logs(callback: Callback) -> bool:
-    """Whether a callback does something at the end of an epoch, with the logs."""
-    if isinstance(callback, _NO_READERS):
+    """Returns whether a callback may read the logs at the end of an epoch."""
+    if isinstance(callback, _NON_READERS):
         return False
-    does_nothing = Callback.on_epoch_end
-    return getattr(callback.on_epoch_end, "__func__", None) is not does_nothing
+    base_method = Callback.on_epoch_end
+    return getattr(callback.on_epoch_end, "__func__", None) is not base_method
 
 
-# These do not use results at the end of an epoch.
-_NO_READERS = (
+# Callbacks that do not use results at the end of an epoch.
+_NON_READERS = (
     EpochEvaluation,
     keras.callbacks.BackupAndRestore,
     keras.callbacks.LearningRateScheduler,
@@ -337,11 +361,11 @@ _NO_READERS = (
 
 
 class ScoredEvaluation(EpochEvaluation):
-    """Evaluates lists by the scores that a model predicts at the end of an epoch.
+    """Base class of callbacks that evaluate lists by the scores of a model.
 
     Args:
         metrics: metrics of lists, as for `RankingMetrics`.
-        model: the model that predicts, or `None`: the trained one.
+        model: the model that predicts, or `None` for the trained model.
         output: the name of the output that holds the scores, or `None`.
         **settings: as for `EpochEvaluation`.
     """
@@ -355,8 +379,8 @@ class ScoredEvaluation(EpochEvaluation):
         **settings: Any,
     ) -> None:
         group = as_group(metrics, as_written=False)
-        self.members, of_exposure = by_kind(group.members)
-        for member in of_exposure:
+        self.members, exposure_metrics = split_by_type(group.members)
+        for member in exposure_metrics:
             raise ValueError(
                 "`metrics` should be means over lists. Those of exposure go to "
                 "`compile`, or to `keras_rank.callbacks.CatalogueEvaluation`. "
@@ -366,32 +390,34 @@ class ScoredEvaluation(EpochEvaluation):
         self.scoring_model, self.output = check_model("model", model), output
 
     @property
-    def _scoring(self) -> Any:
+    def _predicting_model(self) -> Any:
         return self.scoring_model or self.model
 
-    def predicted(self, x: Any, batch_size: int | None) -> Array:
-        """Returns the scores that the model predicts for inputs."""
-        model = self._scoring
+    def predict_scores(self, x: Any, batch_size: int | None) -> Array:
+        """Returns the scores that the model predicts for the inputs."""
+        model = self._predicting_model
         predicted = model.predict(x, batch_size=batch_size, verbose=0)
-        return scores_of(predicted, self.output, output_names(model))
+        return select_scores(predicted, self.output, output_names(model))
 
-    def results_of(
+    def compute_results(
         self,
         lists: Iterable[tuple[int, Sequence[Any]]],
         labels: Array | None,
         sample_weight: Any,
     ) -> dict[str, float]:
-        """Returns the results of all lists, and those of each segment.
+        """Returns the results of all lists, and the results of each segment.
 
         Args:
-            lists: the number of a list, and labels, scores and weights from this one
-                on: as many as are computed at a time.
-            labels: the label of the segment of each list, if there are any.
-            sample_weight: the weights as they were given.
+            lists: pairs, one for each batch: the index of the first list, and the
+                labels, scores and weights of the lists.
+            labels: the segment label of each list, or `None`.
+            sample_weight: the weights that the user passed.
         """
-        sums = sums_of(self.metrics, labels)
-        for first, given in lists:
-            for indices, columns in columns_of(self.members, given, sums.whole):
+        sums = create_sums(self.metrics, labels)
+        for first, inputs in lists:
+            for indices, columns in compute_columns(
+                self.members, inputs, sums.overall_state
+            ):
                 sums.add(indices, columns, first)
-        self.warn_of_lists(sums.whole, sample_weight)
+        self.warn_about_lists(sums.overall_state, sample_weight)
         return sums.results()

@@ -1,4 +1,4 @@
-"""A callback that evaluates a retrieval model over its whole catalogue in `fit`."""
+"""A callback that evaluates a retrieval model over its whole catalog in `fit`."""
 
 import warnings
 from collections.abc import Callable
@@ -8,7 +8,12 @@ import keras
 import numpy as np
 
 from keras_rank.backends import Array, Tensor
-from keras_rank.callbacks.base import EpochEvaluation, check_model, labels_for, sums_of
+from keras_rank.callbacks.base import (
+    EpochEvaluation,
+    check_model,
+    create_sums,
+    read_segment_labels,
+)
 from keras_rank.catalogue import catalogue_metrics
 from keras_rank.catalogue.blocks import check_score
 from keras_rank.catalogue.candidates import check_no_model
@@ -21,39 +26,39 @@ class CatalogueEvaluation(EpochEvaluation):
     """Evaluates a retrieval model over all candidates at the end of an epoch.
 
     The results are added to the logs of the epoch, under names such as
-    `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
-    Callbacks that are listed before it miss them, and a warning says so. Set
-    `mode="max"` in callbacks that monitor a result, as Keras infers the direction of
-    compiled metrics only.
+    `val_ndcg_at_10`. The history and the callbacks that are listed after this callback
+    receive them. Callbacks that are listed before it do not, and a warning names them.
+    Set `mode="max"` in callbacks that monitor a result, as Keras infers the direction
+    only for compiled metrics.
 
-    The weights are those that compiled metrics see on validation data: the averaged
-    ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
+    The model has the weights that it has on validation data: the averaged weights if
+    there is a `keras.callbacks.SwapEMAWeights`, listed before or after this callback.
 
     Args:
         x: the inputs of the query model, as for `predict`. They are read again at each
-            evaluation, unlike targets, weights and what is excluded, which are copied.
+            evaluation. `targets`, `sample_weight` and `exclude` are copied instead.
         targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
         candidates: a function that embeds all items at each evaluation, such as
             `lambda: item_model.predict(items)`, or an `Embedding` layer. An array, or
-            any other form that `keras_rank.catalogue.rank` takes, is right for items
-            that are not trained: it holds the embeddings of when it was made. A warning
-            says so after the first evaluation where the model trains other weights.
+            any other form that `keras_rank.catalogue.rank` takes, is suitable for items
+            that are not trained, as its embeddings do not change. A warning is shown
+            after the first evaluation if the model seems to train the embeddings.
         metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
-            `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`.
-        query_model: model that embeds queries. Defaults to `None`: the trained one.
-        by: list or array of a label for each row of `targets`: strings, numbers or
-            booleans, of one type. The results of the lists of each of at most 50 labels
-            follow those of all, with the label at the end of their names, in which all
-            but ASCII letters, digits and underscores become underscores. Defaults to
-            `None`: no segments.
+            `"rbp(persistence=0.9)@10"`. Or a single metric, or a `RankingMetrics`.
+        query_model: model that embeds queries. Defaults to `None`: the trained model.
+        by: list or array with a segment label for each row of `targets`: strings,
+            numbers or booleans, of one type, with at most 50 different values. The
+            results of each segment follow those of all lists. Their names end with the
+            label, in which all characters except ASCII letters, digits and underscores
+            are replaced by underscores. Defaults to `None`: no segments.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
         prefix: str. A prefix for the names of the results. If compiled metrics have the
-            same names, choose another one. Defaults to `"val_"`.
+            same names, choose another prefix. Defaults to `"val_"`.
         frequency: positive int. The number of epochs from one evaluation to the next.
-            The logs of other epochs have no results, so a `ModelCheckpoint` with one in
-            its path raises a `KeyError` there. Defaults to 1.
+            The logs of other epochs have no results, so a `ModelCheckpoint` whose path
+            contains a result raises a `KeyError` there. Defaults to 1.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
-            progress bar if it takes long. Defaults to 0.
+            progress bar if the evaluation takes long. Defaults to 0.
         **arguments: as for `keras_rank.catalogue.rank`: sample_weight, exclude, score,
             block_size.
 
@@ -71,7 +76,7 @@ class CatalogueEvaluation(EpochEvaluation):
     >>> callback.prefix, callback.frequency
     ('val_', 1)
 
-    Results of segments, here of a model that has embeddings as its inputs:
+    An example of segments, with a model whose inputs are embeddings:
 
     >>> class Embedded:
     ...     def predict(self, x, **settings):
@@ -86,7 +91,7 @@ class CatalogueEvaluation(EpochEvaluation):
     >>> {name: f"{value:.3f}" for name, value in logs.items()}
     {'val_mrr': '0.833', 'val_mrr_new_users': '1.000', 'val_mrr_others': '0.750'}
 
-    In `fit`, list it before callbacks that monitor its results:
+    In `fit`, list the callback before callbacks that monitor its results:
 
     ```python
     model.fit(pairs, callbacks=[
@@ -115,7 +120,7 @@ class CatalogueEvaluation(EpochEvaluation):
         verbose: Any = 0,
     ) -> None:
         super().__init__(
-            # A string has the default name as its result, which goes into the logs.
+            # The logs contain default names, even for metrics given as strings.
             catalogue_metrics.check_metrics(metrics, as_written=False),
             batch_size=batch_size,
             prefix=prefix,
@@ -126,46 +131,46 @@ class CatalogueEvaluation(EpochEvaluation):
         check_score(score)
         check_no_model(candidates)
         self.x, self.candidates = x, candidates
-        given = targets, sample_weight, exclude
-        self.targets, self.sample_weight, self.exclude = map(own, given)
+        arrays = targets, sample_weight, exclude
+        self.targets, self.sample_weight, self.exclude = map(own, arrays)
         self.score, self.block_size = score, check_block_size(block_size)
-        # What they hold is checked at once.
+        # Reading the targets checks them before the model is trained.
         lists = len(read_targets("targets", self.targets))
-        self._labels = labels_for(lists, by, "row of `targets`")
-        sums_of(self.metrics, self._labels)
-        # The first rows of an array, which tell whether it has changed.
-        self._before: Array | None = None
+        self._labels = read_segment_labels(lists, by, "row of `targets`")
+        create_sums(self.metrics, self._labels)
+        # The first rows of `candidates`, to detect whether an array has changed.
+        self._first_rows: Array | None = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that queries, targets and candidates match."""
         super().on_train_begin(logs)
         if isinstance(self.candidates, np.ndarray) and self.candidates.ndim == 2:
-            self._before = self.candidates[:16].copy()
+            self._first_rows = self.candidates[:16].copy()
         inputs = keras.tree.flatten(self.x)
-        if not all(hasattr(each, "shape") for each in inputs):
-            return  # A data set, which can only be read in order.
-        query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
+        if not all(hasattr(x, "shape") for x in inputs):
+            return  # The rows of a data set can only be read in order.
+        query = self._embed(keras.tree.map_structure(lambda x: x[:1], self.x))
         repeated = np.repeat(query, int(inputs[0].shape[0]), axis=0)
-        retrieval(*(*self._given(repeated), "float32"))
+        retrieval(*(*self._retrieval_arguments(repeated), "float32"))
 
     def evaluated(self) -> dict[str, float]:
-        """Embeds the queries, and computes the metrics of their targets."""
-        given = self._given(self._embedded(self.x))
-        sums, warns = sums_of(self.metrics, self._labels), not self._was_evaluated
-        catalogue_metrics.add_lists(sums, self.metrics, given, self.verbose, warns)
-        self.warn_of_lists(sums.whole, self.sample_weight)
+        """Embeds the queries, and returns the metrics of their targets."""
+        arguments = self._retrieval_arguments(self._embed(self.x))
+        sums, warns = create_sums(self.metrics, self._labels), not self._was_evaluated
+        catalogue_metrics.add_lists(sums, self.metrics, arguments, self.verbose, warns)
+        self.warn_about_lists(sums.overall_state, self.sample_weight)
         if warns:
-            self._warn_of_stale_candidates()
+            self._warn_about_stale_candidates()
         return sums.results()
 
-    def _given(self, queries: Any) -> tuple[Any, ...]:
-        """What is evaluated, in the order of `retrieval`."""
+    def _retrieval_arguments(self, queries: Any) -> tuple[Any, ...]:
+        """Returns the positional arguments of `retrieval`, except for the dtype."""
         names = ("candidates", "sample_weight", "score", "exclude", "block_size")
         return self.targets, queries, *(getattr(self, name) for name in names)
 
-    def _warn_of_stale_candidates(self) -> None:
-        """Warns of an array that stays as it is while the model trains embeddings."""
-        if self._before is None or np.any(self._before != self.candidates[:16]):
+    def _warn_about_stale_candidates(self) -> None:
+        """Warns if `candidates` is constant while the model trains embeddings."""
+        if self._first_rows is None or np.any(self._first_rows != self.candidates[:16]):
             return
         weights = getattr(self.model, "trainable_variables", [])
         known = {*map(id, getattr(self.query_model, "trainable_variables", weights))}
@@ -181,6 +186,6 @@ class CatalogueEvaluation(EpochEvaluation):
                 )
                 break
 
-    def _embedded(self, x: Any) -> Any:
+    def _embed(self, x: Any) -> Any:
         model = self.query_model or self.model
         return model.predict(x, batch_size=self.batch_size, verbose=0)

@@ -7,61 +7,67 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_rank.arguments import unaccepted
+from keras_rank.arguments import argument_error
 from keras_rank.backends import Array
-from keras_rank.callbacks.base import BY, ScoredEvaluation, of_rows, sums_of
+from keras_rank.callbacks.base import (
+    BY,
+    ScoredEvaluation,
+    create_sums,
+    flatten_row_scores,
+)
 from keras_rank.callbacks.model_inputs import (
     IDS,
     LABELS,
     WEIGHTS,
     Inputs,
-    are_arrays,
-    column,
+    has_only_arrays,
+    read_column,
 )
 from keras_rank.catalogue.catalogue_metrics import Metrics, progress
 from keras_rank.lists.groups import places
 from keras_rank.metrics import RankingMetric
 from keras_rank.utils import pad_lists
 
-# How many items, with padding, a metric is given at a time: short lists are not padded
-# to the longest of all.
-_MOST_ITEMS = 2**21
+# The largest number of items, with padding, in a batch of lists. Batches also avoid
+# padding short lists to the size of the longest list of all.
+_MAX_ITEMS = 2**21
 
 
 class GroupedEvaluation(ScoredEvaluation):
     """Evaluates a model of single items, list by list, at the end of an epoch.
 
-    For models that are trained on rows: one row is one item, the rows of a list may be
-    anywhere, and a batch holds parts of many lists. All rows are predicted, and then
-    grouped into lists by their ids. The results are those of `utils.pad_lists` and the
-    metric. They are added to the logs of the epoch, under names such as
-    `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
-    Callbacks that are listed before it miss them, and a warning says so. Set
-    `mode="max"` in callbacks that monitor a result, as Keras infers the direction of
-    compiled metrics only.
+    It is for models that are trained on rows: a row is an item, the rows of a list may
+    be in any order, and a batch holds parts of many lists. The model predicts all rows,
+    which are then grouped into lists by id. The results are the same as from
+    `utils.pad_lists` and the metric. They are added to the logs of the epoch, under
+    names such as `val_ndcg_at_10`. The history and the callbacks that are listed after
+    this callback receive them. Callbacks that are listed before it do not, and a
+    warning names them. Set `mode="max"` in callbacks that monitor a result, as Keras
+    infers the direction only for compiled metrics.
 
-    The weights are those that compiled metrics see on validation data: the averaged
-    ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
+    The model has the weights that it has on validation data: the averaged weights if
+    there is a `keras.callbacks.SwapEMAWeights`, listed before or after this callback.
 
     Args:
-        x: the inputs of the model, as for `predict`, which reads them in the same order
-            each time: an array, a list, tuple or dict of arrays, or batches that are
+        x: the inputs of the model, as for `predict`, in the same order at each
+            evaluation: an array, a list, tuple or dict of arrays, or batches that are
             not shuffled, such as those of a `tf.data.Dataset`, a torch `DataLoader` or
             a `keras.utils.PyDataset`. Targets and weights in batches are ignored. `x`
-            is read again at each evaluation, unlike the arrays of the four arguments
-            below, which are copied.
+            is read again at each evaluation. The arrays of `labels`, `group_ids`,
+            `sample_weight` and `by` are copied instead.
         labels: array of shape `(rows,)`.
         group_ids: array or list of shape `(rows,)`. The id of the list of each row:
             integers, strings or anything hashable, in any order.
         metrics: list of ranking metrics: instances, or strings such as `"ndcg@10"` and
-            `"rbp(persistence=0.9)@10"`. Or a single one, or a `RankingMetrics`.
+            `"rbp(persistence=0.9)@10"`. Or a single metric, or a `RankingMetrics`.
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
             rows of the lists. Defaults to `None`: no weights.
-        by: list or array of a label for each row, the same in all rows of a list. The
-            results of the lists of each label follow those of all, as in
+        by: list or array with a segment label for each row. All rows of a list have the
+            same label. The results of each segment follow those of all lists, as in
             `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no segments.
-        model: model that scores the rows. Defaults to `None`: the trained one.
-        output: str. The name of the output that holds the scores, if there are several.
+        model: model that scores the rows. Defaults to `None`: the trained model.
+        output: str. The name of the output that holds the scores, if the model has
+            several outputs.
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
             `None`: 32.
         **arguments: as for `keras_rank.callbacks.CatalogueEvaluation`: prefix,
@@ -83,7 +89,7 @@ class GroupedEvaluation(ScoredEvaluation):
     >>> callback.prefix, callback.frequency
     ('val_', 1)
 
-    Results of segments, here of a model that returns its inputs:
+    An example of segments, with a model that returns its inputs:
 
     >>> class Scored:
     ...     def predict(self, x, **settings):
@@ -98,7 +104,7 @@ class GroupedEvaluation(ScoredEvaluation):
     >>> logs
     {'val_mrr': 0.75, 'val_mrr_new_users': 1.0, 'val_mrr_others': 0.5}
 
-    In `fit`, list it before callbacks that monitor its results:
+    In `fit`, list the callback before callbacks that monitor its results:
 
     ```python
     model.fit(rows, labels, callbacks=[
@@ -136,61 +142,63 @@ class GroupedEvaluation(ScoredEvaluation):
         _check_labeled(self.members)
         if hasattr(x, "__next__"):
             accepted = "inputs of `predict` that can be read again after each epoch"
-            raise unaccepted("x", accepted, x, ". A generator is read once")
+            raise argument_error("x", accepted, x, ". A generator is read once")
         self._x = x
-        self._inputs = Inputs(x, batch_size, "item") if are_arrays(x) else None
-        ids = column(IDS, group_ids)
-        self._number = rows = len(ids)
-        if self._inputs is not None and self._inputs.number != rows:
+        self._inputs = Inputs(x, batch_size, "item") if has_only_arrays(x) else None
+        ids = read_column(IDS, group_ids)
+        self._num_rows = rows = len(ids)
+        if self._inputs is not None and self._inputs.num_rows != rows:
             raise ValueError(
                 f"`{IDS}` should have one id for each row of `x`. Received: {rows} ids "
-                f"for {self._inputs.number} rows"
+                f"for {self._inputs.num_rows} rows"
             )
-        self._row_labels = column(LABELS, labels, rows)
+        self._row_labels = read_column(LABELS, labels, rows)
         self._groups = _Groups(ids)
-        # Weights may be those of lists.
-        weights = None if sample_weight is None else column(WEIGHTS, sample_weight)
-        self._weights, self._row_weights = weights, self._groups.of_rows(weights)
-        segments = None if by is None else column(BY, by, rows)
-        self._segments = self._groups.labels(segments)
-        sums_of(self.metrics, self._segments)
+        # There may be a weight for each row, or for each list.
+        weights = None if sample_weight is None else read_column(WEIGHTS, sample_weight)
+        self._weights, self._row_weights = weights, self._groups.expand_weights(weights)
+        segments = None if by is None else read_column(BY, by, rows)
+        self._segments = self._groups.find_list_labels(segments)
+        create_sums(self.metrics, self._segments)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Checks that the model scores the rows, if these are arrays."""
+        """Checks the scores of the first batch, if the inputs are arrays."""
         super().on_train_begin(logs)
         if self._inputs is not None:
-            self._scores_of(self._inputs, *self._inputs.first())
+            self._predict_part(self._inputs, *self._inputs.first())
 
     def evaluated(self) -> dict[str, float]:
-        """Predicts all rows, and computes the metrics of their lists."""
-        columns = self._row_labels, self._scores(), self._row_weights
-        lists = self._groups.lists(*columns)
-        return self.results_of(lists, self._segments, self._weights)
+        """Predicts all rows, and returns the metrics of their lists."""
+        columns = self._row_labels, self._predict_rows(), self._row_weights
+        lists = self._groups.pad(*columns)
+        return self.compute_results(lists, self._segments, self._weights)
 
-    def _scores(self) -> Array:
+    def _predict_rows(self) -> Array:
         """Returns the predicted scores of all rows."""
         if self._inputs is None:
-            return of_rows(self.predicted(self._x, self.batch_size), self._number)
+            return flatten_row_scores(
+                self.predict_scores(self._x, self.batch_size), self._num_rows
+            )
         parts: list[Array] = []
-        show = progress(self.verbose, self._number, "row")
+        show = progress(self.verbose, self._num_rows, "row")
         for start, stop in self._inputs.spans():
-            parts.append(self._scores_of(self._inputs, start, stop))
+            parts.append(self._predict_part(self._inputs, start, stop))
             show(stop)
         return np.concatenate(parts)
 
-    def _scores_of(self, inputs: Inputs, start: int, stop: int) -> Array:
-        """Returns the predicted scores of some rows of arrays."""
-        scores = self.predicted(inputs.part(start, stop), inputs.batch_size)
-        return of_rows(scores, stop - start)
+    def _predict_part(self, inputs: Inputs, start: int, stop: int) -> Array:
+        """Returns the predicted scores of a range of rows of arrays."""
+        scores = self.predict_scores(inputs.part(start, stop), inputs.batch_size)
+        return flatten_row_scores(scores, stop - start)
 
 
 def _check_labeled(metrics: Sequence[RankingMetric]) -> None:
-    """Raises for metrics that read ids instead of a label for each item."""
+    """Raises `ValueError` if a metric reads ids instead of a label for each item."""
     for metric in metrics:
         if metric.sparse_labels:
             raise ValueError(
                 "`metrics` should be of lists with a label for each item. "
-                f"Received: {metric._as_call()}, which needs scores of a whole "
+                f"Received: {metric._format_call()}, which needs scores of a whole "
                 "catalogue for each list"
             )
 
@@ -201,13 +209,13 @@ class _Groups:
     def __init__(self, group_ids: Array) -> None:
         if not len(group_ids):
             raise ValueError(f"`{IDS}` should have one id for each row. Received: none")
-        self._group, place = places(None, None, group_ids)
+        self._group, position = places(None, None, group_ids)
         self._sizes = np.bincount(self._group)
         self._ends = np.cumsum(self._sizes)
         self._starts = self._ends - self._sizes
-        # The rows of each list, one list after the other.
+        # The row indices of the first list, then those of the second list, and so on.
         self._rows = np.empty(len(self._group), int)
-        self._rows[self._starts[self._group] + place] = np.arange(len(self._rows))
+        self._rows[self._starts[self._group] + position] = np.arange(len(self._rows))
         if len(self._sizes) > 1 and self._sizes.max() == 1:
             warnings.warn(
                 "`group_ids` should repeat where rows are items of one list. Here no "
@@ -216,8 +224,8 @@ class _Groups:
                 stacklevel=2,
             )
 
-    def of_rows(self, weights: Array | None) -> Array | None:
-        """Weights of rows, given those or those of lists, if there are any."""
+    def expand_weights(self, weights: Array | None) -> Array | None:
+        """Returns the weight of each row, from weights of rows or of lists."""
         if weights is None:
             return None
         rows, lists = len(self._group), len(self._sizes)
@@ -229,27 +237,31 @@ class _Groups:
             )
         return weights if len(weights) == rows else weights[self._group]
 
-    def labels(self, of_rows: Array | None) -> Array | None:
-        """The labels of the lists, given those of rows, if there are any."""
-        if of_rows is None:
+    def find_list_labels(self, row_labels: Array | None) -> Array | None:
+        """Returns the segment label of each list, from the labels of rows.
+
+        Raises:
+            ValueError: if rows of a list have different labels.
+        """
+        if row_labels is None:
             return None
-        of_lists: Array = of_rows[self._rows[self._starts]]
-        (others,) = np.nonzero(of_rows != of_lists[self._group])
-        if len(others):
-            row = others[0]
+        list_labels: Array = row_labels[self._rows[self._starts]]
+        (conflicts,) = np.nonzero(row_labels != list_labels[self._group])
+        if len(conflicts):
+            row = conflicts[0]
             raise ValueError(
                 f"`{BY}` should have the same label in all rows of a list. Received: "
-                f"{of_rows[row]!r} in row {row}, and before it "
-                f"{of_lists[self._group[row]]!r} in the same list"
+                f"{row_labels[row]!r} in row {row}, and before it "
+                f"{list_labels[self._group[row]]!r} in the same list"
             )
-        return of_lists
+        return list_labels
 
-    def lists(self, *columns: Array | None) -> Iterator[tuple[int, list[Array | None]]]:
-        """Yields the number of a list, and padded columns of lists from this one on."""
-        for first, last in self._splits():
+    def pad(self, *columns: Array | None) -> Iterator[tuple[int, list[Array | None]]]:
+        """Yields batches: the index of the first list, and the padded columns."""
+        for first, last in self._split_lists():
             rows = self._rows[self._starts[first] : self._ends[last - 1]]
             sizes = self._sizes[first:last]
-            # With two items at least, as a metric warns of batches of single ones.
+            # A metric warns about a batch with one item per list, so pad to two.
             size = max(2, int(sizes.max()))
             yield (
                 first,
@@ -261,12 +273,12 @@ class _Groups:
                 ],
             )
 
-    def _splits(self) -> Iterator[tuple[int, int]]:
-        """Yields the first list of each batch that fits in memory, and its end."""
+    def _split_lists(self) -> Iterator[tuple[int, int]]:
+        """Yields the start and stop of the lists of each batch."""
         first, longest = 0, 0
         for last, size in enumerate(self._sizes.tolist()):
             longest = max(longest, size)
-            if last > first and longest * (last + 1 - first) > _MOST_ITEMS:
+            if last > first and longest * (last + 1 - first) > _MAX_ITEMS:
                 yield first, last
                 first, longest = last, size
         yield first, len(self._sizes)

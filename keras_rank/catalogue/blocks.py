@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from keras import ops
 
-from keras_rank.arguments import unaccepted
+from keras_rank.arguments import argument_error
 from keras_rank.arrays.arithmetic import in_one_dtype, product
 from keras_rank.arrays.counting import are_few
 from keras_rank.backends import Array, Tensor, backend
@@ -52,7 +52,7 @@ def check_score(score: Any) -> Score:
     if callable(score):
         return _checked(score)
     accepted = '"dot", "cosine", or a function of queries and candidates'
-    raise unaccepted("score", accepted, score)
+    raise argument_error("score", accepted, score)
 
 
 def _checked(score: Score) -> Score:

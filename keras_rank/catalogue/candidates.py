@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arguments import unaccepted
+from keras_rank.arguments import argument_error
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.input_arrays import own, refused, to_tensor
 from keras_rank.lists.tensors import ranked_as, shape_of
@@ -297,7 +297,7 @@ def check_no_model(candidates: Any) -> None:
     is_layer = isinstance(candidates, keras.Layer)
     if is_layer and not isinstance(candidates, keras.layers.Embedding):
         accepted = "embeddings, or a function such as `lambda: model.predict(items)`"
-        raise unaccepted("candidates", accepted, candidates)
+        raise argument_error("candidates", accepted, candidates)
 
 
 def rows_of(x: Any, rows: Array) -> Any:

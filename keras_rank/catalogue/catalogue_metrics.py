@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arguments import unaccepted
+from keras_rank.arguments import argument_error
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.blocks import Queries
@@ -21,14 +21,14 @@ from keras_rank.catalogue.target_ranks import Retrieval, ranked_by_counts, retri
 from keras_rank.catalogue.top_candidates import best_among
 from keras_rank.lists.item_lists import TargetLists
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.group import SegmentedSums, as_group, by_kind
+from keras_rank.metrics.group import SegmentedSums, as_group, split_by_type
 from keras_rank.metrics.registry import Member
 from keras_rank.metrics.update import (
     M,
-    check_takes_targets,
-    columns_of_ranked,
-    grouped,
-    number_of_ranks,
+    check_supports_targets,
+    compute_ranked_columns,
+    find_largest_cutoff,
+    group_by,
 )
 from keras_rank.ranking.base import Ties
 
@@ -171,13 +171,13 @@ def add_lists(
         verbose: how much to show.
         warns: whether to warn about the embeddings.
     """
-    of_lists, of_exposure = by_kind(group.members)
+    of_lists, of_exposure = split_by_type(group.members)
     # Opened once, as to encode or to read the candidates may take long.
     task_in = functools.cache(functools.partial(retrieval, *given))
     if warns:
         warn_of_nan(task_in(group.members[0]._compute_dtype))
     for (dtype, ties, key), members in _by_order(of_lists).items():
-        task, k = task_in(dtype), number_of_ranks(members)
+        task, k = task_in(dtype), find_largest_cutoff(members)
         counts = task.counted(ties, key, progress(verbose, task.candidates.items))
         if warns:
             warn_of_copies(task, counts)
@@ -185,25 +185,25 @@ def add_lists(
         indices = [of_lists.index(member) for member in members]
         for first, lists, part in _parts(task.lists, counts, ties, k):
             ranked = ranked_by_counts(lists, part, ties, k, task.tied_labels)
-            sums.add(indices, columns_of_ranked(members, ranked), first)
+            sums.add(indices, compute_ranked_columns(members, ranked), first)
     for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
         task = task_in(dtype)
         shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
         for member in shown_by:
-            sums.add_shown(member, shown, task.candidates.items)
+            sums.sum_recommended(member, shown, task.candidates.items)
 
 
 def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
     """Returns metrics as a group, and checks that they need only the relevant items."""
     group = as_group(metrics, as_written=as_written)
-    for member in by_kind(group.members)[0]:
-        check_takes_targets(member)
+    for member in split_by_type(group.members)[0]:
+        check_supports_targets(member)
     return group
 
 
 def _by_order(metrics: Sequence[M]) -> dict[tuple[str, Ties, int], list[M]]:
     """Groups metrics by the order that they share: its precision, ties and seed."""
-    return grouped(metrics, lambda m: (m._compute_dtype, *m._order))
+    return group_by(metrics, lambda m: (m._compute_dtype, *m._order))
 
 
 def _shown(task: Retrieval, queries: Queries, k: int) -> Tensor:
@@ -234,7 +234,7 @@ def check_verbose(verbose: Any) -> Any:
     """Returns how much to show: 2, which `fit` accepts too, is the same as 1."""
     if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
         return verbose
-    raise unaccepted("verbose", '"auto", 0, 1 or 2', verbose)
+    raise argument_error("verbose", '"auto", 0, 1 or 2', verbose)
 
 
 def progress(

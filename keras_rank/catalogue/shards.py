@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arguments import unaccepted
+from keras_rank.arguments import argument_error
 from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import (
     Candidates,
@@ -64,7 +64,7 @@ class Shards:
             received = f"parts of type {type(parts).__name__}"
             raise refused("parts", "be a list of one or more parts", received)
         if not callable(map_fn):
-            raise unaccepted("map_fn", "a function", map_fn)
+            raise argument_error("map_fn", "a function", map_fn)
         self.parts, self.map_fn = list(parts), map_fn
 
 

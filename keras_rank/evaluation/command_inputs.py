@@ -21,7 +21,7 @@ from keras_rank.evaluation.lists.list_table import is_described
 from keras_rank.evaluation.lists.metric_names import RULES, members_of
 from keras_rank.evaluation.lists.trec_eval_measures import expanded
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.metrics.registry import parts_of
+from keras_rank.metrics.registry import parse_metric
 from keras_rank.reading.column_roles import are_judgments
 from keras_rank.reading.files import is_table
 from keras_rank.reading.rows import Columns
@@ -110,7 +110,7 @@ def _require_none_of_its_own(parsed: Namespace, option: str, what: str) -> None:
     """Raises for metrics whose strings have what an option is for."""
     arguments = {"level": ("rel", "relevance_threshold"), "gains": ("dcg", "gain_fn")}
     for name in parsed.metrics:
-        parts = parts_of(name)
+        parts = parse_metric(name)
         if parts is not None and not parts.arguments.keys().isdisjoint(arguments[what]):
             raise ValueError(
                 f"{option} should be left out with metrics that name their own {what}. "

@@ -131,7 +131,7 @@ def _of_labels(
             f"No label reaches `relevance_threshold={max(thresholds)}`: the highest is "
             f"{highest:.4g}, so that no item is relevant. Pass a lower threshold."
         )
-    reached = [metric for metric in metrics if metric._are_relevant_from(lowest)]
+    reached = [metric for metric in metrics if metric._has_equal_relevance_from(lowest)]
     if reached and lowest < highest and not sparse_labels:
         names = ", ".join(repr(metric.name) for metric in reached[:10])
         yield (

@@ -18,7 +18,7 @@ from keras_rank.arguments import (
     check_dtype,
     check_flag,
     check_k,
-    check_left_out,
+    check_no_empty_value,
     check_not_sparse,
     check_number,
     check_positive,
@@ -35,19 +35,19 @@ from keras_rank.metrics import recommended_items, update
 from keras_rank.metrics.variables import (
     SumVariable,
     assign,
-    list_sums,
+    create_list_sums,
     name_with_path,
-    state_of,
+    read_state,
 )
 from keras_rank.ranking.base import Ranking, Ties
 from keras_rank.ranking.judged_lists import JudgedLists
 
-# How many numbers of recommended items are looked up at a time.
-MOST_NUMBERS = 2**24
+# The largest number of values that are gathered for recommended items at once.
+MAX_GATHERED_NUMBERS = 2**24
 
 
 class SharedArguments(TypedDict, total=False):
-    """The arguments that are the same for all metrics."""
+    """Keyword arguments with the same default in all ranking metrics."""
 
     shuffle_ties: ShuffleTies
     seed: Seed
@@ -58,14 +58,14 @@ class SharedArguments(TypedDict, total=False):
 
 
 class RankingArguments(SharedArguments, total=False):
-    """Those, and the two that have another default in some metrics."""
+    """The shared arguments, and two arguments whose defaults differ by metric."""
 
     empty_value: float | None
     relevance_threshold: float | None
 
 
 class ExposureArguments(TypedDict, total=False):
-    """The arguments that are the same for all metrics of exposure."""
+    """Keyword arguments with the same default in all exposure metrics."""
 
     shuffle_ties: ShuffleTies
     seed: Seed
@@ -74,34 +74,34 @@ class ExposureArguments(TypedDict, total=False):
 
 
 class ScoreMetric(keras.metrics.Metric):
-    """The part that `RankingMetric` and `ExposureMetric` have in common.
+    """Base class of `RankingMetric` and `ExposureMetric`.
 
     It holds the arguments that determine the order of a list by its scores.
     """
 
-    # For callbacks in their automatic mode.
+    # Keras's callbacks read the direction in their automatic mode.
     higher_is_better = True
 
-    # The start of the default name; `None` makes it from the name of the class.
+    # The prefix of the default name. If `None`, it is made from the name of the class.
     base_name: str | None = None
 
     # Whether `y_true` holds ids.
     sparse_labels = False
 
-    # Whether the metric has had no batch yet.
+    # Whether the metric has not been updated yet.
     _is_new = True
 
-    # Whether the metric is a member of a group, which has the sums.
+    # Whether the metric is a member of a group, which holds the sums.
     _is_member = False
 
-    # Whether the metric was given to a group, which updates a copy of it, and had no
-    # update itself since.
-    _was_given = False
+    # Whether a group has a copy of the metric, and the metric itself has not been
+    # updated since it was copied.
+    _has_group_copy = False
 
-    # The variables of the sums, the last of which is the number of lists seen.
+    # The variables of the sums. The last variable is the number of lists seen.
     _sums: list[SumVariable]
 
-    # The dtype that lists are computed in.
+    # The dtype of computations.
     _compute_dtype = "float32"
 
     # The function that checks `shuffle_ties`.
@@ -124,7 +124,7 @@ class ScoreMetric(keras.metrics.Metric):
         self.shuffle_ties = shuffle_ties
 
     def get_config(self) -> dict[str, Any]:
-        _require_own_config(self)
+        _require_get_config(self)
         return {
             "name": self.name,
             "k": self.k,
@@ -133,26 +133,26 @@ class ScoreMetric(keras.metrics.Metric):
         }
 
     def __repr__(self) -> str:
-        return f"<{self._as_call()} name={self.name}>"
+        return f"<{self._format_call()} name={self.name}>"
 
-    def _as_call(self) -> str:
-        """The call that creates the metric, without arguments that are defaults."""
-        own: dict[str, Any] = {"name": self.name, "dtype": "float32"}
+    def _format_call(self) -> str:
+        """Returns the call that creates the metric, without default arguments."""
+        defaults: dict[str, Any] = {"name": self.name, "dtype": "float32"}
         if self._seed_is_default:
-            own["seed"] = self.seed
+            defaults["seed"] = self.seed
         arguments = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
-            default = _as_text(own.get(name, parameter.default))
+            default = _as_text(defaults.get(name, parameter.default))
             value = _as_text(getattr(self, name, parameter.default))
-            # A function may be the default by its name.
+            # A default such as "exponential" is resolved to the function of that name.
             if value not in (default, parameter.default):
                 arguments.append(f"{name}={value}")
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     @property
     def shuffle_ties(self) -> ShuffleTies:
-        """How tied items are ordered."""
-        # Not as it was given: NumPy's booleans can't be saved.
+        """The rule for the order of tied items: `True`, `False` or `"average"`."""
+        # The value is normalized, as NumPy's booleans can't be saved.
         return update.SHUFFLE_TIES[self._ties]
 
     @shuffle_ties.setter
@@ -162,7 +162,7 @@ class ScoreMetric(keras.metrics.Metric):
 
     @property
     def seed(self) -> int | None:
-        """The seed of the shuffle, `None` if none was given or needed."""
+        """The seed of the shuffle, or `None` if no seed was passed or needed."""
         return self._seed
 
     @seed.setter
@@ -170,69 +170,77 @@ class ScoreMetric(keras.metrics.Metric):
         if seed is None and self._ties == "shuffle":
             seed = default_seed()
         self._seed = seed
-        # Metrics with the same one may share an order. The key is made here, as
-        # torch.compile can't trace how.
+        # Metrics with an equal `_order` may share a ranking. The key of the seed is
+        # computed here, as torch.compile can't trace the computation.
         is_shuffled = self._ties == "shuffle"
         key = key_of_seed(seed) if is_shuffled and seed is not None else 0
         self._order = self._ties, key
 
     @classmethod
-    def _as_member(cls, **arguments: Any) -> Self:
-        """Returns a metric without state, as a member of a group."""
+    def _create_member(cls, **arguments: Any) -> Self:
+        """Creates a metric without state, as a member of a group."""
         member = cls.__new__(cls)
         member._is_member = True
-        # Not by a call of the class, as `__init__` reads what is set before.
+        # `__init__` reads `_is_member`, so the attribute is set before the call.
         cls.__init__(member, **arguments)
         return member
 
-    def _without_state(self) -> Self:
+    def _copy_without_state(self) -> Self:
         """Returns a copy without sums, as a member of a group."""
         member = object.__new__(type(self))
         keras.metrics.Metric.__init__(member, name=self.name, dtype=self.dtype)
-        new = {"_is_member": True, "_is_new": True, "_was_given": False, "_sums": []}
-        for name, value in (vars(self) | new).items():
+        changes = {
+            "_is_member": True,
+            "_is_new": True,
+            "_has_group_copy": False,
+            "_sums": [],
+        }
+        for name, value in (vars(self) | changes).items():
             if isinstance(value, keras.Variable):
-                # A variable of a subclass. It may be a constant, so its value is kept.
-                form = {"shape": value.shape, "dtype": value.dtype, "name": value.name}
-                variable = member.add_variable(initializer="zeros", **form)
+                # A variable of a subclass may hold a constant, so its value is copied.
+                spec = {"shape": value.shape, "dtype": value.dtype, "name": value.name}
+                variable = member.add_variable(initializer="zeros", **spec)
                 variable.assign(value)
                 value = variable
             if name not in vars(member):
                 setattr(member, name, value)
         return member
 
-    def _with_seed(self, seed: int | None) -> Self:
-        """Returns a copy without state that has another seed."""
-        member = self._without_state()
+    def _copy_with_seed(self, seed: int | None) -> Self:
+        """Returns a copy without state that has the given seed."""
+        member = self._copy_without_state()
         member.seed = seed
         return member
 
     def reset_state(self) -> None:
-        """Resets the sums to those of no lists."""
+        """Resets all sums to 0."""
         self._check_has_sums("reset_state")
         super().reset_state()
 
     def _check_has_sums(self, method: str, *, reads: bool = False) -> None:
-        """Raises for a member of a group, as the group has the sums.
+        """Raises `ValueError` if the sums are those of a group, not of the metric.
 
         Args:
             method: the name of the method that was called.
-            reads: whether the method reads sums. It then also raises for a metric that
-                was given to a group, which updates a copy of it, and has seen no lists.
+            reads: whether the method reads sums. If so, it also raises if a group has a
+                copy of the metric and the metric itself has seen no lists: the user
+                has updated the group instead.
         """
-        is_unused = reads and self._was_given
-        if not self._is_member and not (is_unused and state.is_zero(self._sums[-1])):
+        may_be_unused = reads and self._has_group_copy
+        if not self._is_member and not (
+            may_be_unused and state.is_zero(self._sums[-1])
+        ):
             return
-        what = "a member of" if self._is_member else "only given to"
+        relation = "a member of" if self._is_member else "only given to"
         raise ValueError(
             f"`{method}` should be called on the group, which has the sums: "
-            f"`group.{method}()`. Received: {self.name!r}, which is {what} a group"
+            f"`group.{method}()`. Received: {self.name!r}, which is {relation} a group"
         )
 
     def _start_updates(self) -> None:
-        """Raises for a member of a group, and notes that the metric has updates."""
+        """Marks the metric as updated. Raises `ValueError` for a member of a group."""
         self._check_has_sums("update_state")
-        self._was_given = False
+        self._has_group_copy = False
 
     @property
     def _direction(self) -> str:
@@ -241,7 +249,7 @@ class ScoreMetric(keras.metrics.Metric):
 
     @_direction.setter
     def _direction(self, direction: str) -> None:
-        # As Keras's own metrics do in `__init__`.
+        # Keras's own metrics set the attribute in `__init__`.
         self.higher_is_better = direction == "up"
 
     def _default_name(self) -> str:
@@ -254,52 +262,56 @@ class ScoreMetric(keras.metrics.Metric):
 class RankingMetric(ScoreMetric):
     """Base class of ranking metrics: the weighted mean of one value per list.
 
-    The metrics of this module have its arguments, and document only their own.
+    All ranking metrics accept the arguments of this class. Their own documentation
+    covers only the arguments that differ.
 
-    To add a metric, write its formula in `compute`, as in the example below. It returns
-    one value per list, from the lists and their ranking. This class handles padding,
-    ties, weights, empty lists, batching and exact sums. To save the metric in a model,
-    decorate it with `@keras.saving.register_keras_serializable()`.
+    To add a metric, implement its formula in `compute`, as in the example below. The
+    method returns one value per list, computed from the lists and their ranking. This
+    class handles padding, ties, weights, empty lists, batching and exact sums. To save
+    the metric in a model, decorate it with
+    `@keras.saving.register_keras_serializable()`.
 
-    `lists` holds `labels`, `scores`, `weights`, `mask` and `relevance`, each of
-    shape `(batch, list_size)`. `ranking.take(values)` puts any values of that shape
-    in the order of the scores, cut at `k`. With `shuffle_ties="average"` it returns
-    the mean over tied items, which is exact for a formula that is linear in them.
-    `ranking.best(values)` returns the largest values, the ideal order, and
-    `ranking.ranks` the ranks: 1, 2, 3, ... Use only `keras.ops`, so that the metric
-    compiles.
+    `lists` has the attributes `labels`, `scores`, `weights`, `mask` and `relevance`,
+    each of shape `(batch, list_size)`. `ranking.take(values)` puts values of that shape
+    in the order of the scores and cuts them at `k`. With `shuffle_ties="average"`, it
+    returns the mean over tied items, which is exact if the formula is linear in the
+    values. `ranking.best(values)` returns the largest values in the ideal order.
+    `ranking.ranks` holds the ranks: 1, 2, 3, ... Use only `keras.ops`, so that the
+    metric can be compiled.
 
-    `relevance` says what is relevant; a metric of graded relevance overrides it. The
-    list weights and the lists that count as empty follow from it.
+    `relevance` determines which items are relevant. A metric of graded relevance
+    overrides it. The weight of a list, and whether the list counts as empty, follow
+    from the relevance of its items.
 
-    With `sparse_labels`, the lists hold only the relevant items, with their ranks in
-    `ranking.ranks`. If the formula sums over taken values, and reads their ranks from
-    `ranking.ranks`, set the class attribute `takes_sparse_labels = True`; otherwise
-    `sparse_labels` must be `False`. Two more class attributes are `higher_is_better`,
-    `True` by default, and `base_name`, the start of the default name, made from the
-    name of the class by default.
+    With `sparse_labels`, the lists hold only the relevant items, and `ranking.ranks`
+    holds their ranks. If the formula sums over taken values and reads their ranks from
+    `ranking.ranks`, set the class attribute `takes_sparse_labels = True`. Otherwise,
+    `sparse_labels` must be `False`. There are two more class attributes.
+    `higher_is_better` defaults to `True`. `base_name` is the prefix of the default name
+    and defaults to the name of the class in snake case.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle, which is a
-            function of the seed, the number of the list since the last reset, and the
-            item. Defaults to `None`: that of the program, from the state of Python's
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        shuffle_ties: the order of tied items. `True`: a random order, which depends on
+            `seed`. `False`: the order in the list. `"average"`: the exact mean over all
+            orders of tied items. Defaults to `True`.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. The order is
+            a function of the seed, the number of the list since the last reset, and the
+            item. Defaults to `None`: the seed is derived from the state of Python's
             generator at construction, which `keras.utils.set_random_seed` sets.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
+        empty_weight: the weight of a list without relevant items in the mean.
+            `"average"`: the average weight of the lists with relevant items. `"own"`:
+            the mean weight of the items of the list. Defaults to `"average"`.
         relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
+            Defaults to 1.0. `None`: items with any label above 0 are relevant.
+        sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"`
+            and `"labels"` of this shape that grades them. `y_pred` then holds the
+            scores of a whole catalog, of shape `(batch, items)`. An id that is not in
+            the catalog is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg_at_10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
@@ -326,7 +338,7 @@ class RankingMetric(ScoreMetric):
     # Whether labels may have an axis of subtopics.
     takes_subtopics = False
 
-    # Whether labels are compared with each other, each of which matters then.
+    # Whether labels are compared with each other, so that rounding may create ties.
     _compares_labels = False
 
     # Whether different labels of relevant items have different values.
@@ -348,7 +360,7 @@ class RankingMetric(ScoreMetric):
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        # Without a dtype, Keras would use its default precision.
+        # If `dtype` is `None`, Keras would use its default precision.
         super().__init__(
             check_k(k),
             shuffle_ties,
@@ -359,42 +371,44 @@ class RankingMetric(ScoreMetric):
         self._compute_dtype = check_dtype(self.dtype)
         self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
         if self._leaves_out_empty:
-            check_left_out(empty_value, empty_weight)
+            check_no_empty_value(empty_value, empty_weight)
         self.empty_value = check_number("empty_value", empty_value)
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
         )
         check = check_flag if self.takes_sparse_labels else check_not_sparse
         self.sparse_labels = check("sparse_labels", sparse_labels)
-        self._sums = [] if self._is_member else list_sums(self)
-        # Here, as torch.compile can't trace `inspect`.
+        self._sums = [] if self._is_member else create_list_sums(self)
+        # The names are stored here, as torch.compile can't trace `inspect`.
         names = inspect.signature(type(self)).parameters
-        self._names_of_arguments = tuple(
+        self._argument_names = tuple(
             name for name in names if name not in ("shuffle_ties", "seed", "name")
         )
 
     def relevance(self, lists: Lists) -> Tensor:
-        """Returns what finding an item is worth, 0 if it is irrelevant.
+        """Returns the relevance of each item, 0 for irrelevant items.
 
         Args:
             lists: the labels, scores, weights and mask of the items.
 
         Returns:
-            A tensor of shape `(batch, list_size)`. By default 1 for labels of at
-            least `relevance_threshold`.
+            A tensor of shape `(batch, list_size)`. By default, the relevance is 1 for
+            labels of at least `relevance_threshold`, else 0.
         """
         return JudgedLists(lists, self._relevance).relevance
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        """Computes the metric: the only method that a new metric must define.
+        """Computes the value of each list.
+
+        This is the only method that a new metric must implement.
 
         Args:
             lists: the labels, scores, weights, mask and relevance of the items.
             ranking: the order of each list by its scores, cut at `k`.
 
         Returns:
-            A tensor of shape `(batch,)`: one value per list. That of a list without
-            relevant items is not used.
+            A tensor of shape `(batch,)`: one value per list. The value of a list
+            without relevant items is not used.
         """
         raise NotImplementedError(
             f"`{type(self).__name__}` should define `compute(lists, ranking)`."
@@ -409,44 +423,45 @@ class RankingMetric(ScoreMetric):
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
-                whose label is below 0 or NaN, or whose mask is False, is padding. Ids
-                of relevant items with `sparse_labels=True`. Or ranked lists, from
-                `keras_rank.functional.rank` or `keras_rank.catalogue.rank` with the
-                same `shuffle_ties`, in place of all arguments.
-            y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
-                scored `-inf` or NaN is judged, but not retrieved: it has no rank. Where
-                a mask that layers have passed on to the scores is False, there is
-                padding.
+                whose label is below 0 or NaN, or whose mask is False, is padding. With
+                `sparse_labels=True`, `y_true` holds the ids of relevant items. It may
+                also be ranked lists, which replace all arguments. They are returned by
+                `keras_rank.functional.rank` or `keras_rank.catalogue.rank`, called with
+                the same `shuffle_ties`.
+            y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item whose
+                score is `-inf` or NaN was not retrieved: its label counts, but it has
+                no rank. Scores may have a mask that layers have passed on. A position
+                where that mask is False is padding.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
                 `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
                 list. An item whose weight is not above 0 is padding.
 
         Raises:
             ValueError: if shapes or dtypes don't match, or ranked lists have another
-                `shuffle_ties` or a smaller `k`. The state is then unchanged.
+                `shuffle_ties` or a smaller `k`. The state is unchanged in this case.
         """
-        if self._is_member or self._was_given:
+        if self._is_member or self._has_group_copy:
             self._start_updates()
-        given = y_true, y_pred, sample_weight
-        assign(update.updates_of([self], self._sums, *given))
+        inputs = y_true, y_pred, sample_weight
+        assign(update.compute_updates([self], self._sums, *inputs))
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
-        return self._of_sums("result", state.mean)
+        return self._compute_statistic("result", state.mean)
 
     def standard_error(self) -> Tensor:
         """Returns the standard error of the result over samples of lists.
 
-        It uses the delta method for a weighted mean. About 95% of the intervals of 1.96
-        standard errors to each side of the result contain the mean over all lists that
-        could have been drawn. It does not include the variance of training, and treats
-        lists as independent.
+        It is computed by the delta method for a weighted mean. About 95% of the
+        intervals of 1.96 standard errors on each side of the result contain the mean
+        over the population of lists. The standard error treats lists as independent and
+        does not include the variance of training.
 
         Returns:
-            A scalar tensor: NaN for fewer than two lists that count, or if squares of
+            A scalar tensor. It is NaN if fewer than two lists count, or if squares of
             weights, or of weights times values, are out of the range of float32.
         """
-        return self._of_sums("standard_error", state.standard_error)
+        return self._compute_statistic("standard_error", state.standard_error)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -458,35 +473,37 @@ class RankingMetric(ScoreMetric):
             "sparse_labels": self.sparse_labels,
         }
 
-    def _of_sums(self, method: str, statistic: Callable[..., Tensor]) -> Tensor:
+    def _compute_statistic(
+        self, method: str, statistic: Callable[..., Tensor]
+    ) -> Tensor:
         self._check_has_sums(method, reads=True)
-        (value,) = update.results(statistic, [self], state_of(self._sums))
+        (value,) = update.compute_results(statistic, [self], read_state(self._sums))
         return value
 
     @property
     def _weighs_empty_lists(self) -> bool:
-        """Whether lists without relevant items count, with their own weights."""
+        """Whether lists without relevant items count with their own weights."""
         return self.empty_weight == "own" and self.empty_value is not None
 
     @property
     def _relevance(self) -> Relevance:
-        """What determines the relevance if `relevance` is not overridden."""
+        """The function of labels that defines the default `relevance`."""
         return from_threshold(self.relevance_threshold)
 
     @property
-    def _has_own_relevance(self) -> bool:
+    def _has_custom_relevance(self) -> bool:
         """Whether a subclass overrides `relevance`."""
         return type(self).relevance is not RankingMetric.relevance
 
-    def _relevance_for(self, lists: Lists) -> Relevance | Tensor:
-        return self.relevance(lists) if self._has_own_relevance else self._relevance
+    def _get_relevance(self, lists: Lists) -> Relevance | Tensor:
+        return self.relevance(lists) if self._has_custom_relevance else self._relevance
 
-    def _are_relevant_from(self, label: float) -> bool:
-        """Returns whether all labels from this one on are relevant, and equal so."""
+    def _has_equal_relevance_from(self, label: float) -> bool:
+        """Returns whether every label of at least `label` has the relevance 1."""
         threshold = self.relevance_threshold
-        # A user's formula may read labels.
+        # A user's formula may read the labels themselves.
         is_ours = type(self).compute.__module__.startswith("keras_rank.")
-        is_binary = self._relevance.is_binary and not self._has_own_relevance
+        is_binary = self._relevance.is_binary and not self._has_custom_relevance
         if self._is_graded or self._compares_labels or not (is_ours and is_binary):
             return False
         return label >= (SMALLEST_LABEL if threshold is None else threshold)
@@ -494,31 +511,33 @@ class RankingMetric(ScoreMetric):
     @property
     def _arguments(self) -> tuple[Any, ...]:
         """The class and its arguments, which determine the values of lists."""
-        names = self._names_of_arguments
+        names = self._argument_names
         return type(self), *[getattr(self, name, None) for name in names]
 
 
 class ExposureMetric(ScoreMetric):
-    """Base class of metrics of what is in the top k of lists, whatever is relevant.
+    """Base class of exposure metrics, which depend on the recommended items only.
 
-    The metrics of exposure have its arguments, and document only their own. The state
-    is sums, such as how often each item is shown, so that the result does not depend on
-    batches or devices.
+    The recommended items of a list are its top k, whether they are relevant or not. All
+    exposure metrics accept the arguments of this class. Their own documentation covers
+    only the arguments that differ. The state consists of sums, such as the number of
+    lists that recommend each item, so the result does not depend on batches or devices.
 
-    To add a metric, write its equation in the static method `compute`, as in the
-    example below. It returns the result from `counts`, an int32 tensor of shape
-    `(items,)`: how many lists have each item in their top k. Use only `keras.ops`.
+    To add a metric, implement its formula in the static method `compute`, as in the
+    example below. The method returns the result. Its argument `counts` is an int32
+    tensor of shape `(items,)`: the number of lists that have each item in their top k.
+    Use only `keras.ops`.
 
     Args:
-        k: positive int. The number of ranks that are shown.
-        items: positive int. The number of items of the catalogue. Defaults to `None`:
-            the number of candidates, which only `keras_rank.catalogue` knows.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. Defaults to `True`.
+        k: positive int. The number of recommended items of each list.
+        items: positive int. The number of catalog items. Defaults to `None`: the number
+            of candidates, which only `keras_rank.catalogue` knows.
+        shuffle_ties: the order of tied items. `True`: a random order, which depends on
+            `seed`. `False`: the order in the list. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: as for `keras_rank.metrics.RankingMetric`.
-        sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, rather than a label for each item. Defaults to `False`.
+            `None`, which has the same meaning as in `keras_rank.metrics.RankingMetric`.
+        sparse_labels: bool. Whether `y_true` holds ids of relevant items rather than a
+            label for each item. Defaults to `False`.
         name: str. Defaults to the name of the metric and its cutoff: `coverage_at_10`.
 
     Raises:
@@ -531,7 +550,7 @@ class ExposureMetric(ScoreMetric):
     ...     def compute(counts):
     ...         return keras.ops.max(counts)
     >>> metric = LargestCount(k=1, items=4)
-    >>> metric.update_state([[0], [2], [0]])  # the shown ids
+    >>> metric.update_state([[0], [2], [0]])  # recommended ids
     >>> int(metric.result())
     2
     """
@@ -540,10 +559,10 @@ class ExposureMetric(ScoreMetric):
 
     _check_ties = staticmethod(check_ties_broken)
 
-    # The error for a catalogue of another size, without the two numbers.
+    # The error message for a catalog of another size, with two slots for the sizes.
     _size_error = "`items` should be the number of candidates, {}. Received: items={}"
 
-    # How many numbers of each recommended item are looked up.
+    # The number of values that are gathered for each recommended item.
     _numbers_per_item = 1
 
     def __init__(
@@ -562,55 +581,57 @@ class ExposureMetric(ScoreMetric):
         if items is not None:
             items = check_positive("items", items, "a positive integer or None")
         self.items = items
-        self._sums = [] if self._is_member else self._new_sums()
+        self._sums = [] if self._is_member else self._create_sums()
 
-    # The equation: the result, given the sums and the numbers of the items.
+    # The formula. It returns the result from the sums and the values of the items.
     compute: ClassVar[Callable[..., Tensor]]
 
     @backend.without_autograph
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
-        """Adds what a batch of lists shows.
+        """Adds the recommended items of a batch of lists.
 
         Args:
-            y_true: as for other metrics: labels of shape `(batch, items)`, or ids with
-                `sparse_labels=True`. Only labels below 0 or NaN matter: such an item is
-                not in the list. Or the ids of the shown items, in place of all
-                arguments, as `keras_rank.catalogue.top_k` returns them: of shape
-                `(batch, k)` or wider, the best first, padded with -1. An id that is
-                given twice in a list counts once.
-            y_pred: scores of shape `(batch, items)`. An item scored `-inf` or NaN is
-                not shown.
+            y_true: labels of shape `(batch, items)`, or ids of relevant items with
+                `sparse_labels=True`, as for other metrics. An item whose label is below
+                0 or NaN is not in the list. All other labels have the same effect.
+                `y_true` may also hold recommended ids, which replace all arguments, as
+                returned by `keras_rank.catalogue.top_k`. Their shape is `(batch, k)` or
+                wider, with the best item first and padded with -1. An id that occurs
+                twice in a list counts once.
+            y_pred: scores of shape `(batch, items)`. An item whose score is `-inf` or
+                NaN is not recommended.
             sample_weight: as for other metrics. A list whose weight is not above 0 is
-                left out; all others count the same.
+                left out. All other lists have the same weight.
 
         Raises:
-            ValueError: if shapes or dtypes don't match. The state is unchanged then. In
-                a graph that does not know sizes, TensorFlow raises its own error.
+            ValueError: if shapes or dtypes don't match. The state is unchanged in this
+                case. In a graph with unknown sizes, TensorFlow raises its own error.
         """
-        if self._is_member or self._was_given:
+        if self._is_member or self._has_group_copy:
             self._start_updates()
-        given = y_true, y_pred, sample_weight
-        assign(recommended_items.updates_of([self], [self._sums], given))
+        inputs = y_true, y_pred, sample_weight
+        assign(recommended_items.compute_updates([self], [self._sums], inputs))
 
     def result(self) -> Tensor:
-        """Returns the result over all lists since the last reset, 0 for no lists."""
+        """Returns the result over all lists since the last reset, or 0 for no lists."""
         self._check_has_sums("result", reads=True)
-        return self._result_of(self._values())
+        return self._compute_result(self._values())
 
-    def of_shown(self, ids: Tensor, items: int) -> list[Tensor]:
-        """Returns the sums of lists that show ids, in a catalogue of `items` items."""
+    def sum_recommended(self, ids: Tensor, items: int) -> list[Tensor]:
+        """Computes the sums for recommended ids and a catalog of `items` items."""
         if self.items not in (None, items):
             received = self._size_error.format(items, self.items)
             raise ValueError(f"{received}, of {self.name!r}")
         sums: list[Tensor] = [
             ops.zeros(*x) for x in self._variable_specs(items).values()
         ]
-        size = max(1, MOST_NUMBERS // (self.k * self._numbers_per_item))
+        size = max(1, MAX_GATHERED_NUMBERS // (self.k * self._numbers_per_item))
         for start in range(0, len(ids), size):
             sums = self._add(
-                sums, recommended_items.Shown(ids[start : start + size], items)
+                sums,
+                recommended_items.RecommendedItems(ids[start : start + size], items),
             )
         return sums
 
@@ -623,11 +644,11 @@ class ExposureMetric(ScoreMetric):
 
     def _variable_specs(self, items: int) -> dict[str, tuple[tuple[int, ...], str]]:
         """Returns the shapes and dtypes of the sums, by the names of the variables."""
-        # int32 is exact on every device, up to 2**31 lists.
+        # int32 counts are exact on every device for up to 2**31 lists.
         return {"counts": ((items,), "int32")}
 
-    def _new_sums(self) -> list[SumVariable]:
-        """Creates the variables: the sums, and the number of lists."""
+    def _create_sums(self) -> list[SumVariable]:
+        """Creates the variables: the sums and the number of lists."""
         specs = self._variable_specs(self.items or 0) | {"lists_seen": ((), "int32")}
         return [SumVariable(self, *spec, name) for name, spec in specs.items()]
 
@@ -635,48 +656,57 @@ class ExposureMetric(ScoreMetric):
         return [variable.value for variable in self._sums[:-1]]
 
     def _item_values(self) -> list[Tensor]:
-        """Returns what `compute` needs to know about the items beside the sums."""
+        """Returns the values of items that `compute` takes in addition to the sums."""
         return []
 
     def _add(
-        self, sums: Sequence[Tensor], lists: recommended_items.Shown
+        self, sums: Sequence[Tensor], lists: recommended_items.RecommendedItems
     ) -> list[Tensor]:
-        """Returns the sums with those of more lists added."""
+        """Returns the sums with the recommended items of more lists added."""
         return [sums[0] + lists.counts(self.k)]
 
-    def _result_of(self, sums: Sequence[Tensor]) -> Tensor:
-        """Returns the result, given the sums."""
+    def _compute_result(self, sums: Sequence[Tensor]) -> Tensor:
+        """Computes the result from the sums."""
         numbers = *sums, *self._item_values()
-        return backend.enter(_computed, *numbers, compute=type(self).compute)
+        return backend.enter(_call_compute, *numbers, compute=type(self).compute)
 
 
-def _computed(*numbers: Tensor, compute: Callable[..., Tensor]) -> Tensor:
-    """Returns what `compute` does. A user's own is seen not to be ours."""
+def _call_compute(*numbers: Tensor, compute: Callable[..., Tensor]) -> Tensor:
+    """Calls `compute`.
+
+    `compute` is a static argument of the program, so `backend.enter` recognizes a
+    user's function and does not compile it.
+    """
     return compute(*numbers)
 
 
-def _require_own_config(metric: ScoreMetric) -> None:
-    """Raises for a value of a user's argument that the inherited config lacks.
+def _require_get_config(metric: ScoreMetric) -> None:
+    """Raises `NotImplementedError` if the inherited config lacks an argument's value.
 
-    A copy or a loaded metric would have the default.
+    Without the value, a copied or loaded metric would have the default of the argument
+    that a user's subclass has added.
     """
-    kind = type(metric)
-    owner = next(base for base in kind.__mro__ if "get_config" in vars(base))
-    if kind is owner or not owner.__module__.startswith("keras_rank."):
+    metric_class = type(metric)
+    owner = next(base for base in metric_class.__mro__ if "get_config" in vars(base))
+    if metric_class is owner or not owner.__module__.startswith("keras_rank."):
         return
-    known = inspect.signature(owner).parameters
-    for name, parameter in inspect.signature(kind).parameters.items():
+    saved = inspect.signature(owner).parameters
+    for name, parameter in inspect.signature(metric_class).parameters.items():
         value = getattr(metric, name, parameter.default)
-        if name not in known and _as_text(value) != _as_text(parameter.default):
+        if name not in saved and _as_text(value) != _as_text(parameter.default):
             raise NotImplementedError(
-                f"`{kind.__name__}` should have a method `get_config` that returns all "
-                f"arguments: `{{**super().get_config(), {name!r}: self.{name}}}`. "
+                f"`{metric_class.__name__}` should have a method `get_config` that "
+                "returns all arguments: "
+                f"`{{**super().get_config(), {name!r}: self.{name}}}`. "
                 f"Received: {name}={_as_text(value)}, which would be lost"
             )
 
 
 def _as_text(value: Any) -> str:
-    """An argument: functions by their names, arrays by a few numbers or a shape."""
+    """Returns an argument as text.
+
+    A function is shown by its name, and an array by a few numbers or its shape.
+    """
     if callable(value):
         return getattr(value, "__name__", None) or repr(value)
     if getattr(value, "ndim", 1) > 1:

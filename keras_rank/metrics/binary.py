@@ -1,4 +1,4 @@
-"""Metrics of binary relevance: an item is relevant or not."""
+"""Metrics of binary relevance, for which an item is relevant or irrelevant."""
 
 import re
 from typing import Any, Unpack
@@ -22,19 +22,19 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.arithmetic import ratio, total
 from keras_rank.backends import Tensor, backend
-from keras_rank.discounts import at_ranks, geometric
+from keras_rank.discounts import compute_discounts, geometric
 from keras_rank.formulas import (
-    at_last_rank,
-    counts_to,
+    count_slots,
     first_hit,
     group_at_cutoff,
     hits_above,
     hits_above_group,
     hypergeometric,
     mean_to_relevant_count,
+    possible_counts,
     require_grades,
     share_of_ideal,
-    slots_of_top,
+    values_at_cutoff,
 )
 from keras_rank.lists.relevance import (
     Relevance,
@@ -55,15 +55,17 @@ class MeanAveragePrecision(RankingMetric):
     `AP@k = sum(weight(r) * relevant(r) * precision@r for r in 1..k) / normalizer`
 
     where `relevant(r)` is 1 if the item at rank r is relevant, else 0. The result is
-    from 0 to 1; that of a list without relevant items is `empty_value`.
+    between 0 and 1. A list without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        normalizer: what the sum is divided by. `"total"`: the weights of all relevant
-            items, that is, their number R without weights (trec_eval, keras-rs,
-            TF-Ranking). `"clipped"`: those of the best k, that is, min(R, k) (ignite,
-            Kaggle). `"retrieved"`: the number of relevant items within the top k
-            (torchmetrics); the terms are not weighted then. Defaults to `"total"`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        normalizer: the divisor of the sum. `"total"`: the sum of the weights of all
+            relevant items. Without weights, it is the number R of relevant items
+            (trec_eval, keras-rs, TF-Ranking). `"clipped"`: the sum of the k largest of
+            these weights. Without weights, it is min(R, k) (ignite, Kaggle).
+            `"retrieved"`: the number of relevant items in the top k (torchmetrics). In
+            this case, the terms are not weighted. Defaults to `"total"`.
         name: str. Defaults to `map_at_k`, or `map` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -99,15 +101,17 @@ class MeanAveragePrecision(RankingMetric):
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         relevant = lists.relevance_by_rank(ranking)
-        # The expected number of hits down to each rank that has a relevant item.
+        # The expected number of hits up to each rank that has a relevant item.
         hits = 1.0 + hits_above(ranking, relevant)
         if self.normalizer == "retrieved":
             return _mean_precision_at_hits(ranking, relevant, hits)
         precisions = hits / ranking.ranks
         clipped = self.normalizer == "clipped"
-        best = total(lists.ideal_gains(ranking)) if clipped else lists.relevant_weight
-        value = ratio(total(lists.gains_by_rank(ranking) * precisions), best)
-        # The sums may differ by a rounding error.
+        divisor = (
+            total(lists.ideal_gains(ranking)) if clipped else lists.relevant_weight
+        )
+        value = ratio(total(lists.gains_by_rank(ranking) * precisions), divisor)
+        # The sums may differ by a rounding error, which could give a value above 1.
         return backend.minimum(value, 1.0)
 
     def get_config(self) -> dict[str, Any]:
@@ -117,12 +121,13 @@ class MeanAveragePrecision(RankingMetric):
 def _mean_precision_at_hits(
     ranking: Ranking, relevant: Tensor, hits_to_rank: Tensor
 ) -> Tensor:
-    """The mean precision at the relevant ranks, averaged over the orders of ties.
+    """Returns the mean precision at the relevant ranks, averaged over tie orders.
 
-    Only ties at the cutoff change the number of hits: of the m items of that group, c
-    are relevant, and x of these are at its t ranks above the cutoff, by the
-    hypergeometric distribution. Given x, its ranks are relevant with probability x / t,
-    and the sum of their precisions is that of a group of t items.
+    Only ties at the cutoff change the number of hits. Let the tied group at the cutoff
+    have m items, c of which are relevant, and t ranks up to the cutoff. The number x of
+    relevant items at these ranks has a hypergeometric distribution. Given x, each of
+    these ranks is relevant with probability x / t, and the sum of their precisions is
+    the sum for a tied group of t items.
     """
     if not ranking.averages:
         return ratio(total(relevant * hits_to_rank / ranking.ranks), total(relevant))
@@ -132,7 +137,7 @@ def _mean_precision_at_hits(
     per_hit = total(backend.where(group.holds, 1.0 / ranks, 0.0))[:, None]
     pairs = (group.place - 1.0) / ranks
     per_pair = total(backend.where(group.holds, pairs, 0.0))[:, None]
-    hits, slots = counts_to(ranking), group.slots
+    hits, slots = possible_counts(ranking), group.slots
     sum_in_group = hits * (1.0 + above) * ratio(per_hit, slots)
     sum_in_group += hits * (hits - 1.0) * ratio(per_pair, slots * (slots - 1.0))
     values = ratio(sum_above[:, None] + sum_in_group, above + hits)
@@ -146,11 +151,12 @@ class MeanReciprocalRank(RankingMetric):
 
     `RR@k = 1 / rank of the first relevant item`
 
-    or 0 if none is within the top k. The result is from 0 to 1; that of a list without
-    relevant items is `empty_value`.
+    or 0 if no relevant item is in the top k. The result is between 0 and 1. A list
+    without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         name: str. Defaults to `mrr_at_k`, or `mrr` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -184,14 +190,16 @@ class PrecisionAtK(RankingMetric):
 
     `P@k = relevant items in the top k / denominator`
 
-    The result is from 0 to 1; that of a list without relevant items is `empty_value`.
+    The result is between 0 and 1. A list without relevant items has the value
+    `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        denominator: `"available"`: the size of the list where that is less than k
-            (keras-rs). `"k"`: always k, so that short lists count as filled up with
-            irrelevant items (trec_eval). `"retrieved"`: the number of items with a
-            rank where that is less than k (LensKit, rax). Defaults to `"available"`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        denominator: `"available"`: k, or the size of the list if it is less than k
+            (keras-rs). `"k"`: always k, as if short lists were padded with irrelevant
+            items (trec_eval). `"retrieved"`: k, or the number of retrieved items if it
+            is less than k (LensKit, rax). Defaults to `"available"`.
         name: str. Defaults to `precision_at_k`, or `precision` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -226,7 +234,7 @@ class PrecisionAtK(RankingMetric):
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        slots = slots_of_top(lists, self.k, self.denominator)
+        slots = count_slots(lists, self.k, self.denominator)
         return ratio(lists.hits(ranking), slots)
 
     def get_config(self) -> dict[str, Any]:
@@ -239,13 +247,15 @@ class RecallAtK(RankingMetric):
 
     `R@k = relevant items in the top k / normalizer`
 
-    The result is from 0 to 1; that of a list without relevant items is `empty_value`.
+    The result is between 0 and 1. A list without relevant items has the value
+    `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        normalizer: what the hits are divided by. `"total"`: the number R of relevant
-            items. `"clipped"`: min(R, k), so that a list with more than k of them may
-            score 1 (BEIR, LensKit). Defaults to `"total"`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        normalizer: the divisor of the number of hits. `"total"`: the number R of
+            relevant items. `"clipped"`: min(R, k), so that a list with more than k
+            relevant items can have the value 1 (BEIR, LensKit). Defaults to `"total"`.
         name: str. Defaults to `recall_at_k`, or `recall` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -295,12 +305,13 @@ class HitRate(RankingMetric):
 
     `HR@k = 1 if any item in the top k is relevant, else 0`
 
-    It is also known as success@k, and as top-k accuracy where one item is relevant. The
-    value of a list is 0 or 1, or in between with averaged ties; that of a list without
-    relevant items is `empty_value`.
+    The hit rate is also known as success@k. If each list has one relevant item, it is
+    the top-k accuracy. The value of a list is 0 or 1. If ties are averaged, the value
+    may lie in between. A list without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         name: str. Defaults to `hit_rate_at_k`, or `hit_rate` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -329,18 +340,19 @@ class FBetaAtK(RankingMetric):
 
     `F@k = (1 + beta**2) * P@k * R@k / (beta**2 * P@k + R@k)`
 
-    or 0 where both are 0. The result is from 0 to 1; that of a list without relevant
-    items is `empty_value`.
+    or 0 if both are 0. The result is between 0 and 1. A list without relevant items has
+    the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        beta: float above 0. How many times as important as precision recall is.
-            Defaults to 2.0.
-        denominator: that of the precision. `"available"`: the size of the list
-            where that is less than k. `"k"`: always k. `"retrieved"`: the number of
-            items with a rank where that is less than k. Defaults to `"available"`.
-        name: str. Defaults to `f_beta_at_k`, or `f_beta` without a cutoff. Another
-            `beta` than 2 is part of it: `f_beta_0_5_at_k`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        beta: float above 0. The importance of recall relative to precision. Defaults to
+            2.0.
+        denominator: the denominator of precision. `"available"`: k, or the size of the
+            list if it is less than k. `"k"`: always k. `"retrieved"`: k, or the number
+            of retrieved items if it is less than k. Defaults to `"available"`.
+        name: str. Defaults to `f_beta_at_k`, or `f_beta` without a cutoff. The name
+            includes a `beta` other than 2: `f_beta_0_5_at_k`.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
@@ -370,23 +382,23 @@ class FBetaAtK(RankingMetric):
         denominator: str = "available",
         **arguments: Unpack[RankingArguments],
     ) -> None:
-        # The default name has it.
+        # The default name, which `super().__init__` sets, contains `beta`.
         self.beta = check_above_zero("beta", beta)
         super().__init__(k, **arguments)
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         # F is `hits / (share * slots + (1 - share) * relevant items)`, where `share` is
-        # `1 / (1 + beta**2)`. It is linear in the hits, so the mean over ties is exact.
-        slots = slots_of_top(lists, self.k, self.denominator)
+        # `1 / (1 + beta**2)`. F is linear in the hits, so the mean over ties is exact.
+        slots = count_slots(lists, self.k, self.denominator)
         relevant = lists.number_relevant
-        # In this form, the rounded mean is never below the smaller of both numbers.
+        # Rounding never puts this form of the mean below `min(relevant, slots)`.
         mean = relevant + (slots - relevant) * (1.0 / (1.0 + self.beta**2))
         return ratio(lists.hits(ranking), mean)
 
     def get_config(self) -> dict[str, Any]:
-        own = {"beta": self.beta, "denominator": self.denominator}
-        return {**super().get_config(), **own}
+        arguments = {"beta": self.beta, "denominator": self.denominator}
+        return {**super().get_config(), **arguments}
 
     def _default_name(self) -> str:
         name = super()._default_name()
@@ -402,14 +414,15 @@ class F1AtK(FBetaAtK):
 
     `F1@k = 2 * P@k * R@k / (P@k + R@k)`
 
-    or 0 where both are 0. The result is from 0 to 1; that of a list without relevant
-    items is `empty_value`.
+    or 0 if both are 0. The result is between 0 and 1. A list without relevant items has
+    the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        denominator: that of the precision. `"available"`: the size of the list
-            where that is less than k. `"k"`: always k. `"retrieved"`: the number of
-            items with a rank where that is less than k. Defaults to `"available"`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        denominator: the denominator of precision. `"available"`: k, or the size of the
+            list if it is less than k. `"k"`: always k. `"retrieved"`: k, or the number
+            of retrieved items if it is less than k. Defaults to `"available"`.
         name: str. Defaults to `f1_at_k`, or `f1` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -453,11 +466,12 @@ class RPrecision(RankingMetric):
 
     `R-precision = relevant items in the top R / R`
 
-    With a cutoff below R, the cutoff replaces both Rs. The result is from 0 to 1; that
-    of a list without relevant items is `empty_value`.
+    With a cutoff below R, the cutoff replaces both R. The result is between 0 and 1. A
+    list without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         name: str. Defaults to `r_precision_at_k`, or `r_precision` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -491,11 +505,12 @@ class MeanAveragePrecisionAtR(RankingMetric):
 
     `AP@R = sum(relevant(r) * precision@r for r in 1..R) / R`
 
-    With a cutoff below R, the cutoff replaces both Rs. The result is from 0 to 1; that
-    of a list without relevant items is `empty_value`.
+    With a cutoff below R, the cutoff replaces both R. The result is between 0 and 1. A
+    list without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         name: str. Defaults to `map_at_r_at_k`, or `map_at_r` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -521,7 +536,7 @@ class MeanAveragePrecisionAtR(RankingMetric):
         relevant = lists.relevance_by_rank(ranking)
         precisions = (1.0 + hits_above(ranking, relevant)) / ranking.ranks
         mean = mean_to_relevant_count(lists, ranking, relevant * precisions)
-        # Rounded, means over ties may add up to more.
+        # The rounded sum may exceed 1 if ties are averaged.
         return backend.minimum(mean, 1.0)
 
 
@@ -531,24 +546,24 @@ class RankBiasedPrecision(RankingMetric):
 
     `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
 
-    where p, the persistence, is the probability that a user goes on to the next rank.
+    where p, the persistence, is the probability that a user continues to the next rank.
     With a `gain_fn`, `gain(label) / gain(max_grade)` replaces `relevant(r)`. The result
-    is from 0 to 1; unless normalized, it is below 1, up to rounding. That of a list
-    without relevant items is `empty_value`.
+    is between 0 and 1. Unless normalized, it is below 1, up to rounding. A list without
+    relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         persistence: float between 0 and 1. Defaults to 0.8.
-        normalized: bool. Whether the sum is divided by the largest one that the same
-            relevant items could have, as in NDCG, so that the best order scores 1.
-            Defaults to `False`.
+        normalized: bool. Whether the sum is divided by the sum of the ideal order, as
+            in NDCG. The ideal order then has the value 1. Defaults to `False`.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
-            Defaults to `None`: an item is relevant or not.
-        max_grade: number above 0. The highest possible label, to be given with a
-            `gain_fn`. A larger one is an error in eager code. In compiled code, values
-            are cut at 1. Defaults to `None`.
-        relevance_threshold: float. Labels below it gain nothing. Defaults to 1.0
-            without a `gain_fn`, and to `None` with one.
+            Defaults to `None`: relevance is binary.
+        max_grade: number above 0. The highest possible label. It is required with a
+            `gain_fn`. A larger label raises an error in eager code. In compiled code,
+            values are clipped to 1. Defaults to `None`.
+        relevance_threshold: float. Labels below the threshold have a gain of 0.
+            Defaults to 1.0 without a `gain_fn`, and to `None` with one.
         name: str. Defaults to `rbp_at_k`, or `rbp` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.
@@ -597,13 +612,13 @@ class RankBiasedPrecision(RankingMetric):
         if self.normalized:
             ideal = ranking.best(lists.relevance)
             return share_of_ideal(relevant, ideal, ranking, discount)
-        discounts = at_ranks(discount, ranking.ranks)
+        discounts = compute_discounts(discount, ranking.ranks)
         value = (1.0 - self.persistence) * total(relevant * discounts)
         if self.gain_fn is not None:
             highest = 0.0 * lists.highest_labels + self.max_grade
             largest = absolute_gains(highest, None, self.gain_fn, None)
             value = ratio(value, largest[:, 0])
-        # Rounded, the sum over many relevant items may be above 1.
+        # The rounded sum over many relevant items may exceed 1.
         return backend.minimum(value, 1.0)
 
     @property
@@ -630,14 +645,16 @@ class BPref(RankingMetric):
 
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
-    where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
-    An item without a judgment has the label -1: it is padding, and takes no rank. A
-    relevant item that was not retrieved, or is below rank k, adds nothing. The result
-    is from 0 to 1; that of a list without relevant items is `empty_value`.
+    where R is the number of relevant items, N is the number of irrelevant items, and M
+    is min(R, N). An item without a judgment has the label -1: it is padding and has no
+    rank. A relevant item that was not retrieved, or is below rank k, adds 0 to the sum.
+    The result is between 0 and 1. A list without relevant items has the value
+    `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        sparse_labels: must be `False`. The metric requires the labels of all items.
         name: str. Defaults to `bpref_at_k`, or `bpref` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, dtype.
@@ -660,35 +677,35 @@ class BPref(RankingMetric):
     base_name = "bpref"
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        number = lists.number_relevant[:, None]
-        most = backend.minimum(number, lists.sizes[:, None] - number)
+        num_relevant = lists.number_relevant[:, None]
+        limit = backend.minimum(num_relevant, lists.sizes[:, None] - num_relevant)
 
         def credit(above: Tensor, tied: Tensor) -> Tensor:
-            """The mean of `1 - min(above + j, M) / M` over j from 0 to `tied`."""
-            below = backend.maximum(backend.minimum(most - above, tied + 1.0), 0.0)
-            missing = below * (most - above) - below * (below - 1.0) / 2.0
-            return backend.where(most > 0.0, ratio(missing / (tied + 1.0), most), 1.0)
+            """Returns the mean of `1 - min(above + j, M) / M` over j in 0..tied."""
+            terms = backend.maximum(backend.minimum(limit - above, tied + 1.0), 0.0)
+            missing = terms * (limit - above) - terms * (terms - 1.0) / 2.0
+            return backend.where(limit > 0.0, ratio(missing / (tied + 1.0), limit), 1.0)
 
         relevant = lists.relevance_by_rank(ranking)
         if not ranking.averages:
             above = ranking.ranks - 1.0 - hits_above(ranking, relevant)
             untied = credit(above, ops.zeros_like(above))
-            return ratio(total(relevant * untied), number[:, 0])
-        # 0, 1, ... or all of the irrelevant items of its group are above a relevant
-        # item, with equal probability.
+            return ratio(total(relevant * untied), num_relevant[:, 0])
+        # The number of irrelevant items of a tied group that are above a relevant item
+        # of the group is uniformly distributed: 0, 1, ... or all of them.
         hits = hits_above_group(ranking, relevant)
         above = ranking.ranks - ranking.places - hits
         group_relevant = ops.round(relevant * ranking.group_sizes)
         credits = credit(above, ranking.group_sizes - group_relevant)
-        # In the group at the cutoff, x relevant and t - x irrelevant items are at its t
-        # ranks above the cutoff, by the hypergeometric distribution.
+        # The tied group at the cutoff has t ranks up to the cutoff. These hold x
+        # relevant and t - x irrelevant items. The distribution of x is hypergeometric.
         group = group_at_cutoff(ranking, relevant)
-        whole = total(backend.where(group.holds, 0.0, relevant * credits))
-        above, x = at_last_rank(ranking, above), counts_to(ranking)
+        credit_above = total(backend.where(group.holds, 0.0, relevant * credits))
+        above, x = values_at_cutoff(ranking, above), possible_counts(ranking)
         chances = hypergeometric(x, group.relevant, group.size, group.slots)
         tied = backend.maximum(group.slots - x, 0.0)
-        of_group = total(chances * x * credit(above, tied))
-        return ratio(whole + of_group, number[:, 0])
+        credit_in_group = total(chances * x * credit(above, tied))
+        return ratio(credit_above + credit_in_group, num_relevant[:, 0])
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -697,14 +714,15 @@ class FallOut(RankingMetric):
 
     `fall-out@k = irrelevant items in the top k / irrelevant items`
 
-    It is the false positive rate: lower is better. The result is from 0 to 1; that of a
-    list without irrelevant items, which counts as empty, is `empty_value`.
+    Fall-out is the false positive rate: lower is better. The result is between 0 and 1.
+    A list without irrelevant items counts as empty and has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         empty_value: float. The value of a list that has items, but no irrelevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        sparse_labels: must be `False`. The metric requires the labels of all items.
         name: str. Defaults to `fall_out_at_k`, or `fall_out` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_weight, relevance_threshold, dtype.

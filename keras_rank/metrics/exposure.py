@@ -1,4 +1,4 @@
-"""Metrics of how often items are recommended, and how popular they are."""
+"""Metrics of how often items are recommended, and of their popularity."""
 
 from collections.abc import Callable
 from typing import Any, Self, Unpack
@@ -11,25 +11,25 @@ from keras_rank.arguments import (
     adds_arguments,
     array_config,
     array_from_config,
-    with_array,
+    restore_array,
 )
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.formulas import mean_over_shown
+from keras_rank.formulas import mean_over_recommended
 from keras_rank.lists.input_arrays import look
 from keras_rank.metrics.base import ExposureArguments, ExposureMetric
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Coverage(ExposureMetric):
-    """Computes the share of a catalogue that is in the top k of any list.
+    """Computes the share of the catalog that is in the top k of any list.
 
     `Coverage@k = items in the top k of any list / items`
 
-    The result is from 0 to 1. It grows with the number of lists, so compare models on
-    the same lists.
+    The result is between 0 and 1. It grows with the number of lists, so compare models
+    on the same lists.
 
     Args:
-        k: positive int. The number of ranks that are shown.
+        k: positive int. The number of recommended items of each list.
         name: str. Defaults to `coverage_at_k`.
         **arguments: as for `keras_rank.metrics.ExposureMetric`: items,
             shuffle_ties, seed, sparse_labels.
@@ -43,7 +43,7 @@ class Coverage(ExposureMetric):
     >>> metric.update_state([2, 3], [[0.9, 0.2, 0.7, 0.1], [0.3, 0.8, 0.1, 0.6]])
     >>> float(metric.result())
     0.5
-    >>> metric.update_state([[3, 1], [-1, -1]])  # shown ids, and a list without any
+    >>> metric.update_state([[3, 1], [-1, -1]])  # ids, no item in the second list
     >>> float(metric.result())
     0.75
 
@@ -56,8 +56,8 @@ class Coverage(ExposureMetric):
 
     @staticmethod
     def compute(counts: Tensor) -> Tensor:
-        shown = ops.sum(ops.cast(counts > 0, "int32"))
-        return ops.cast(shown, "float32") / max(counts.shape[0], 1)
+        covered = ops.sum(ops.cast(counts > 0, "int32"))
+        return ops.cast(covered, "float32") / max(counts.shape[0], 1)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -66,13 +66,14 @@ class Gini(ExposureMetric):
 
     `Gini@k = sum((2 * i - n - 1) * c_i for i in 1..n) / (n * sum(c_i))`
 
-    where c_i are the counts of all n items in ascending order. It is 0 if all items are
-    shown equally often, and 1 - 1/n if only one is shown: lower is fairer. In `fit`,
-    Keras computes it at each step, and it sorts the catalogue each time. For a large
-    catalogue, use `keras_rank.callbacks.CatalogueEvaluation` instead.
+    where c_i are the counts of all n items in ascending order. The result is 0 if all
+    items are recommended equally often, and 1 - 1/n if only one item is recommended:
+    lower is fairer. In `fit`, Keras computes the result at each step, and each result
+    sorts the counts of all catalog items. For a large catalog, use
+    `keras_rank.callbacks.CatalogueEvaluation` instead.
 
     Args:
-        k: positive int. The number of ranks that are shown.
+        k: positive int. The number of recommended items of each list.
         name: str. Defaults to `gini_at_k`.
         **arguments: as for `keras_rank.metrics.ExposureMetric`: items,
             shuffle_ties, seed, sparse_labels.
@@ -83,7 +84,7 @@ class Gini(ExposureMetric):
     Example:
 
     >>> metric = keras_rank.metrics.Gini(k=2, items=4)
-    >>> metric.update_state([[0, 1], [0, 1], [0, 2]])  # what is shown
+    >>> metric.update_state([[0, 1], [0, 1], [0, 2]])  # recommended ids
     >>> f"{float(metric.result()):.4f}"
     '0.4167'
 
@@ -99,29 +100,29 @@ class Gini(ExposureMetric):
     def compute(counts: Tensor) -> Tensor:
         ascending, items = backend.sort(counts[None])[0], counts.shape[0]
         factors = 2 * ops.arange(items, dtype="int32") + 1 - items
-        return mean_over_shown(ascending, factors) / max(items, 1)
+        return mean_over_recommended(ascending, factors) / max(items, 1)
 
 
-class _MeanOverShown(ExposureMetric):
-    """The mean of a number per item, over all shown items."""
+class _PopularityMetric(ExposureMetric):
+    """Base class of metrics that average a number over all recommended items."""
 
     @adds_arguments(ExposureMetric.__init__, without=("items",))
     def __init__(
         self, k: int, *, popularity: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
-        self.popularity = numbers_of_items(
+        self.popularity = read_item_numbers(
             "popularity", popularity, 1, self._accepted, self._accepts
         )
         super().__init__(k, items=len(self.popularity), **arguments)
 
-    compute = staticmethod(mean_over_shown)
+    compute = staticmethod(mean_over_recommended)
 
     _size_error = (
         "`popularity` should have a number for each of the {} candidates. "
         "Received: {} numbers"
     )
 
-    # Which numbers are accepted, and how errors say it.
+    # The condition for valid numbers, and its description in error messages.
     _accepts: Callable[[Array], Array]
     _accepted: str
 
@@ -136,11 +137,11 @@ class _MeanOverShown(ExposureMetric):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(**with_array(config, "popularity"))
+        return cls(**restore_array(config, "popularity"))
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class AveragePopularity(_MeanOverShown):
+class AveragePopularity(_PopularityMetric):
     """Computes the mean popularity of the items in the top k.
 
     `AveragePopularity@k = sum(c_i * popularity_i) / sum(c_i)`
@@ -148,9 +149,9 @@ class AveragePopularity(_MeanOverShown):
     where c_i is the number of lists with item i in their top k.
 
     Args:
-        k: positive int. The number of ranks that are shown.
-        popularity: numbers of 0 or more, of shape `(items,)`: how popular each item is,
-            such as the number of its buyers.
+        k: positive int. The number of recommended items of each list.
+        popularity: numbers of 0 or more, of shape `(items,)`. The popularity of each
+            item, such as the number of its buyers.
         name: str. Defaults to `average_popularity_at_k`.
         **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
@@ -162,7 +163,7 @@ class AveragePopularity(_MeanOverShown):
 
     >>> bought = [30, 20, 5, 1]
     >>> metric = keras_rank.metrics.AveragePopularity(k=2, popularity=bought)
-    >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
+    >>> metric.update_state([[0, 1], [0, 2]])  # recommended ids
     >>> float(metric.result())
     21.25
 
@@ -178,7 +179,7 @@ class AveragePopularity(_MeanOverShown):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Novelty(_MeanOverShown):
+class Novelty(_PopularityMetric):
     """Computes the mean self-information of the items in the top k, in bits.
 
     `Novelty@k = sum(c_i * -log2(popularity_i)) / sum(c_i)`
@@ -186,10 +187,10 @@ class Novelty(_MeanOverShown):
     where c_i is the number of lists with item i in their top k.
 
     Args:
-        k: positive int. The number of ranks that are shown.
-        popularity: numbers above 0 and up to 1, of shape `(items,)`: the share of users
-            who know the item, or its share of all interactions. For an item that nobody
-            knows, use the share of a single user.
+        k: positive int. The number of recommended items of each list.
+        popularity: numbers above 0 and up to 1, of shape `(items,)`. The share of users
+            who know the item, or the item's share of all interactions. For an item that
+            nobody knows, use the share of a single user.
         name: str. Defaults to `novelty_at_k`.
         **arguments: as for `keras_rank.metrics.ExposureMetric`: shuffle_ties,
             seed, sparse_labels.
@@ -201,7 +202,7 @@ class Novelty(_MeanOverShown):
 
     >>> known = [0.5, 0.25, 0.25, 0.125]
     >>> metric = keras_rank.metrics.Novelty(k=2, popularity=known)
-    >>> metric.update_state([[0, 1], [0, 3]])  # the shown ids
+    >>> metric.update_state([[0, 1], [0, 3]])  # recommended ids
     >>> float(metric.result())
     1.75
 
@@ -217,32 +218,35 @@ class Novelty(_MeanOverShown):
         return [ops.convert_to_tensor(-np.log2(self.popularity))]
 
 
-def numbers_of_items(
+def read_item_numbers(
     argument: str,
-    given: Any,
-    axes: int,
+    values: Any,
+    ndim: int,
     accepted: str,
     accepts: Callable[[Array], Array] = np.isfinite,
 ) -> Array:
-    """Returns a number or a vector of each item, as float32.
+    """Returns a number or a vector for each item, as a float32 array.
 
     Args:
         argument: the name of the argument.
-        given: what was passed.
-        axes: 1 for a number of each item, 2 for a vector.
-        accepted: which numbers are accepted, for errors.
-        accepts: which of the finite numbers are.
+        values: the value of the argument.
+        ndim: 1 for a number per item, 2 for a vector per item.
+        accepted: a description of valid numbers, for error messages.
+        accepts: function that returns whether finite numbers are valid.
+
+    Raises:
+        ValueError: if the shape or a number is not valid.
     """
-    given = array_from_config(argument, given)
-    numbers = ops.convert_to_numpy(look(argument, given).tensor())
-    found: Array = numbers.astype("float32")
+    values = array_from_config(argument, values)
+    array = ops.convert_to_numpy(look(argument, values).tensor())
+    numbers: Array = array.astype("float32")
     message = f"`{argument}` should be {accepted}, one for each item. "
-    if found.ndim != axes or found.size == 0:
-        raise ValueError(f"{message}Received: {argument}.shape={found.shape}")
-    wrong = found[~(np.isfinite(found) & accepts(found))]
-    if wrong.size:
+    if numbers.ndim != ndim or numbers.size == 0:
+        raise ValueError(f"{message}Received: {argument}.shape={numbers.shape}")
+    invalid = numbers[~(np.isfinite(numbers) & accepts(numbers))]
+    if invalid.size:
         raise ValueError(
-            f"{message}Received: invalid values ({wrong.size} of {found.size}), "
-            f"such as {wrong[0]}"
+            f"{message}Received: invalid values ({invalid.size} of {numbers.size}), "
+            f"such as {invalid[0]}"
         )
-    return found
+    return numbers

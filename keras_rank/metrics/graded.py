@@ -11,13 +11,13 @@ from keras_rank.arguments import (
     Function,
     adds_arguments,
     check_grade,
-    discount_of,
     resolve,
+    resolve_discount,
     serialize,
 )
 from keras_rank.arrays.arithmetic import ratio, shifted, total
 from keras_rank.backends import Tensor, backend
-from keras_rank.discounts import at_ranks
+from keras_rank.discounts import compute_discounts
 from keras_rank.formulas import first_success, require_grades, share_of_ideal
 from keras_rank.lists.relevance import Relevance, of_gain, of_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
@@ -31,18 +31,20 @@ class DCG(RankingMetric):
 
     `DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
 
-    where `list_weight` is the mean weight of the items by their gain. It is 1 without
-    weights, and is also the weight of the list in the mean. The result is 0 or more;
-    that of a list without relevant items is `empty_value`.
+    where `list_weight` is the mean of the item weights, weighted by gain. Without
+    weights, it is 1. It is also the weight of the list in the mean over lists. The
+    result is 0 or more. A list without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are clipped to the range 0 to 2**64. Defaults to
             `"exponential"`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
             `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
-        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
+        relevance_threshold: float. Labels below the threshold have a gain of 0.
+            Defaults to `None`.
         name: str. Defaults to `dcg_at_k`, or `dcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.
@@ -83,14 +85,14 @@ class DCG(RankingMetric):
             **arguments,
         )
         self.gain_fn = resolve("gain_fn", gain_fn, GAINS)
-        self.rank_discount_fn = discount_of(rank_discount_fn, k)
+        self.rank_discount_fn = resolve_discount(rank_discount_fn, k)
 
     @property
     def _relevance(self) -> Relevance:
         return of_gain(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        discounts = at_ranks(self.rank_discount_fn, ranking.ranks)
+        discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
         gain = total(lists.gains_by_rank(ranking) * discounts)
         return ratio(gain, lists.list_weights)
 
@@ -110,20 +112,21 @@ class NDCG(DCG):
 
     `NDCG@k = DCG@k / ideal DCG@k`
 
-    where the ideal is the DCG of the items in the order of `weight * gain`, including
-    those that were not retrieved. The result is from 0 to 1; that of a list without
-    relevant items is `empty_value`.
+    where the ideal DCG is the DCG of all items in descending order of `weight * gain`,
+    including items that were not retrieved. The result is between 0 and 1. A list
+    without relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
-            are clipped to the range 0 to 2**64; exponential gains of larger labels are
-            scaled down together, which leaves their ratio unchanged. Defaults to
-            `"exponential"`.
-        rank_discount_fn: function from ranks to discounts that do not grow, or
-            `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `"log2"`.
-        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
+            are clipped to the range 0 to 2**64. If exponential gains would be larger,
+            all gains of the list are scaled down, which does not change their ratios.
+            Defaults to `"exponential"`.
+        rank_discount_fn: function from ranks to discounts that do not increase with
+            rank, or `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
+        relevance_threshold: float. Labels below the threshold have a gain of 0.
+            Defaults to `None`.
         name: str. Defaults to `ndcg_at_k`, or `ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.
@@ -138,10 +141,10 @@ class NDCG(DCG):
     >>> f"{float(metric.result()):.4f}"
     '0.7741'
 
-    In a model, where its name includes the cutoff:
+    Usage with `compile()`, where the name of the result includes the cutoff:
 
     ```python
-    # If labels of -1 pad the lists, the loss has to mask them: "mse" doesn't.
+    # If labels of -1 pad the lists, the loss must mask them. "mse" does not.
     model.compile(loss=loss, metrics=[NDCG(k=5), NDCG(k=10)])
     model.fit(x, y, validation_data=(x_val, y_val), callbacks=[
         keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", patience=3)
@@ -173,15 +176,17 @@ class ExpectedReciprocalRank(RankingMetric):
     `ERR@k = sum(stop(r) / r * product(1 - stop(s) for s in 1..r-1) for r in 1..k)`
 
     where `stop = (2**label - 1) / 2**max_grade` is the probability that the item
-    satisfies the user, who then stops. The result is from 0 to 1; that of a list
-    without relevant items is `empty_value`.
+    satisfies the user, who then stops. The result is between 0 and 1. A list without
+    relevant items has the value `empty_value`.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        max_grade: number above 0 and below 128. The highest possible label. A
-            larger one is an error in eager code, and counts as `max_grade` in
-            compiled code. Defaults to 4.
-        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        max_grade: number above 0 and below 128. The highest possible label. A larger
+            label raises an error in eager code and counts as `max_grade` in compiled
+            code. Defaults to 4.
+        relevance_threshold: float. Labels below the threshold count as 0. Defaults to
+            `None`.
         name: str. Defaults to `err_at_k`, or `err` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.
@@ -227,16 +232,16 @@ class ExpectedReciprocalRank(RankingMetric):
         require_grades(lists, self.max_grade)
         if not ranking.averages:
             by_rank = ranking.take(lists.labels), lists.relevance_by_rank(ranking)
-            return total(first_success(self._stops(*by_rank)) / ranking.ranks)
-        stops = self._stops(lists.labels, lists.relevance)
+            return total(first_success(self._compute_stops(*by_rank)) / ranking.ranks)
+        stops = self._compute_stops(lists.labels, lists.relevance)
         return backend.branch(
             ranking.no_ties,
             lambda: total(first_success(ranking.in_order(stops)) / ranking.ranks),
             lambda: _mean_over_ties(ranking.tied_items(lists.lists, stops), ranking),
         )
 
-    def _stops(self, labels: Tensor, relevance: Tensor) -> Tensor:
-        """The probabilities to stop at items: 0 for irrelevant ones."""
+    def _compute_stops(self, labels: Tensor, relevance: Tensor) -> Tensor:
+        """Returns the probability that the user stops at each item."""
         grades = backend.minimum(labels, self.max_grade) * relevance
         return (2.0**grades - 1.0) / 2.0**self.max_grade
 
@@ -245,30 +250,32 @@ class ExpectedReciprocalRank(RankingMetric):
 
 
 def _mean_over_ties(items: TiedItems, ranking: Ranking) -> Tensor:
-    """The mean of ERR over the orders of tied items, group by group.
+    """Returns the mean of ERR over the orders of tied items.
 
-    A user who reaches a group of m tied items passes its first j with probability
+    A user who reaches a group of m tied items passes its first j items with probability
     `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
-    the probability to stop at place j is `passed[j - 1] - passed[j]`.
+    the user stops at position j of the group with probability
+    `passed[j - 1] - passed[j]`. The loop adds one item after another to its group.
     """
     stops, fixed = items.values, items[:5]
     dtype, none_yet = stops.dtype, 0.0 * stops[:, :1]
     last_rank = backend.constant(ranking.cutoff, stops)
     subset_size = ops.arange(ranking.cutoff + 1, dtype="int32")
     subset_size = ops.cast(subset_size, dtype)[None, :]
-    # Items at which nobody stops are in a group before all others, or there are none:
-    # then there are no other subsets than that of no item.
-    is_one = subset_size >= 0.0 if items.others_first else subset_size == 0.0
-    passed_at_first = ops.cast(is_one, dtype) + none_yet
+    # If `others_first`, each group starts with its items of `stop = 0`, which are not
+    # in `items`. Subsets of any size are then passed with probability 1. Otherwise, a
+    # group starts without items, so the empty subset is the only one.
+    is_passed = subset_size >= 0.0 if items.others_first else subset_size == 0.0
+    passed_at_first = ops.cast(is_passed, dtype) + none_yet
     ones = 1.0 + none_yet
     start = (none_yet[:, 0], ones, ones, passed_at_first)
     state = (*start, subset_size, last_rank, passed_at_first, *fixed)
-    return ops.fori_loop(0, items.last, _with_next_item, state)[0]
+    return ops.fori_loop(0, items.last, _add_next_item, state)[0]
 
 
-# No closure, which eager JAX would compile again at each call.
-def _with_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Adds an item to its group, and the group to the value if it is the last.
+# A module-level function, as eager JAX would compile a closure again at each call.
+def _add_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Adds an item to its group. After the last item, adds the group to the value.
 
     If the n-th item is added, a subset of size j contains it with probability j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
@@ -281,9 +288,9 @@ def _with_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor,
     )
     passed = backend.where(is_first, passed_at_first, passed)
     with_item = backend.minimum(subset_size / so_far, 1.0)
-    without = backend.no_fma(passed * (1.0 - with_item))
-    one_less = shifted(passed, 1, 0.0)
-    passed = without + backend.no_fma(one_less * (1.0 - stop) * with_item)
+    passed_without = backend.no_fma(passed * (1.0 - with_item))
+    passed_before = shifted(passed, 1, 0.0)
+    passed = passed_without + backend.no_fma(passed_before * (1.0 - stop) * with_item)
     reached_next = reached_next * (1.0 - stop)
 
     ranks = above + subset_size

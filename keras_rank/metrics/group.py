@@ -1,4 +1,4 @@
-"""Many metrics as one that orders each batch once, and their sums by segment."""
+"""Groups of metrics that share the ranking of each batch, and their sums by segment."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,55 +13,58 @@ from keras_rank.backends import Array, Tensor, backend
 from keras_rank.metrics import recommended_items, update
 from keras_rank.metrics.base import ExposureMetric, RankingMetric
 from keras_rank.metrics.diversity import IntraListDiversity
-from keras_rank.metrics.registry import Member, metric_of, parts_of
-from keras_rank.metrics.update import with_columns
+from keras_rank.metrics.registry import Member, create_metric, parse_metric
+from keras_rank.metrics.update import add_columns
 from keras_rank.metrics.variables import (
     State,
     SumVariable,
     assign,
-    list_sums,
+    create_list_sums,
     name_with_path,
+    read_state,
     set_paths,
-    state_of,
     zero_state,
 )
 
 # The name of the standard error of a result.
 _ERROR = "{}_stderr"
-# The sums of each metric of exposure.
+# The sums of each exposure metric, by the name of the metric.
 ExposureSums = Mapping[str, Sequence[Tensor]]
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RankingMetrics(keras.metrics.Metric):
-    """Computes many metrics at little more than the cost of one.
+    """Computes several metrics at little more than the cost of one metric.
 
-    Each batch is checked once, and ordered once for all members with the same tie rule,
-    up to their largest cutoff. Common parts of formulas are computed once. Each member
-    has the value that it would have alone.
+    Each batch is checked once. It is also ranked once for all members with the same tie
+    rule, up to their largest cutoff. Parts that several formulas have in common are
+    computed once. Each member has the same value as the metric outside a group.
 
-    The results are a dict, and appear in the logs of `fit` and `evaluate` under the
-    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. That of a string is the string
-    as an identifier: `rbp_persistence_0_9_at_10`. The group has the name and the
-    direction of its first member, so `EarlyStopping`, `ModelCheckpoint` and
-    `ReduceLROnPlateau` can monitor that one in their automatic mode. For any other, set
-    their `mode="max"` (`"min"` for `arp` and `fall_out`).
+    `result()` returns a dict. The values appear in the logs of `fit` and `evaluate`
+    under the names of the members: `ndcg_at_10`, `val_ndcg_at_10`. A metric given as a
+    string has that string as its name, converted to an identifier:
+    `rbp_persistence_0_9_at_10`. The group has the name and the direction of its first
+    member, so `EarlyStopping`, `ModelCheckpoint` and `ReduceLROnPlateau` can monitor
+    that member in their automatic mode. To monitor another member, set their
+    `mode="max"` (`"min"` for `arp` and `fall_out`).
 
-    Members without a `seed` share one, so that they share the order too. The group has
-    the sums of all members: `metrics` that are instances are copied without theirs.
+    Members without a `seed` share one seed, so they also share the order of ties. The
+    group holds the sums of all members. It copies `metrics` that are instances, and the
+    copies start without sums.
 
     Args:
-        metrics: list of ranking metrics: instances, their configs, or strings of a
-            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`, with
-            arguments between them, if any: `"rbp(persistence=0.9)@10"`. Or a single
-            one. Metrics of exposure, such as `keras_rank.metrics.Coverage`, may be
-            among them. Names must be distinct.
+        metrics: a ranking metric or a list of ranking metrics. Each metric is an
+            instance, its config, or a string. A string consists of a name, optional
+            arguments and an optional cutoff, such as `"mrr"`, `"ndcg@10"`, `"map_at_5"`
+            or `"rbp(persistence=0.9)@10"`. Exposure metrics, such as
+            `keras_rank.metrics.Coverage`, are also supported. Names must be distinct.
         prefix: str. A prefix for the names of the results. Keras merges the dicts of
             all outputs of a model, so if two outputs have the same metrics, give each
             group its own prefix. Defaults to `""`.
         standard_errors: bool. Whether the results include the standard error of each
-            member, right after its value: `ndcg_at_10_stderr`. Metrics of exposure have
-            none, but for `IntraListDiversity`. Defaults to `False`.
+            member, directly after its value: `ndcg_at_10_stderr`. Of the exposure
+            metrics, only `IntraListDiversity` has a standard error. Defaults to
+            `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -86,40 +89,42 @@ class RankingMetrics(keras.metrics.Metric):
         standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
-        given = listed(metrics)
-        members = [_member(metric) for metric in given]
+        metrics_list = as_list(metrics)
+        members = [_create_member(metric) for metric in metrics_list]
         if not isinstance(prefix, str):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
             )
         has_errors = check_flag("standard_errors", standard_errors)
-        _require_names_of_their_own(members, has_errors)
-        if has_errors and not any(map(_has_error, members)):
+        _require_distinct_names(members, has_errors)
+        if has_errors and not any(map(_has_standard_error, members)):
             raise ValueError(
-                "`standard_errors` should be False where all metrics are those of "
-                "exposure, which have none. Received: standard_errors=True with "
+                "`standard_errors` should be False if all metrics are exposure "
+                "metrics without standard errors. Received: standard_errors=True with "
                 f"{members[0].name!r}"
             )
         super().__init__(name=name or prefix + members[0].name)
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
-        of_lists, of_exposure = by_kind(members)
-        self._list_sums = list_sums(self, len(of_lists)) if of_lists else []
-        self._exposure_sums = {x.name: x._new_sums() for x in of_exposure}
+        list_metrics, exposure_metrics = split_by_type(members)
+        self._list_sums = (
+            create_list_sums(self, len(list_metrics)) if list_metrics else []
+        )
+        self._exposure_sums = {x.name: x._create_sums() for x in exposure_metrics}
         set_paths(self, {})
         _share_default_seed(members)
-        for metric in given:
+        for metric in metrics_list:
             if isinstance(metric, Member):
-                metric._was_given = True
+                metric._has_group_copy = True
 
     def __repr__(self) -> str:
-        members = ", ".join(member._as_call() for member in self.members)
+        members = ", ".join(member._format_call() for member in self.members)
         return f"<{type(self).__name__}([{members}]) name={self.name}>"
 
     @property
     def _direction(self) -> str:
-        """What Keras's callbacks read in their automatic mode: that of the first."""
+        """The direction that Keras's callbacks read: the one of the first member."""
         return self.members[0]._direction
 
     @backend.without_autograph
@@ -135,95 +140,97 @@ class RankingMetrics(keras.metrics.Metric):
         Raises:
             ValueError: if shapes or dtypes don't match. The state is then unchanged.
         """
-        given = y_true, y_pred, sample_weight
-        of_lists, of_exposure = by_kind(self.members)
+        inputs = y_true, y_pred, sample_weight
+        list_metrics, exposure_metrics = split_by_type(self.members)
         updates = []
-        if of_lists:
-            updates += update.updates_of(of_lists, self._list_sums, *given)
-        if of_exposure:
-            # Metrics of lists have warned about the same batch.
-            sums = [self._exposure_sums[member.name] for member in of_exposure]
-            updates += recommended_items.updates_of(
-                of_exposure, sums, given, warns=not of_lists
+        if list_metrics:
+            updates += update.compute_updates(list_metrics, self._list_sums, *inputs)
+        if exposure_metrics:
+            # The update of list metrics has already warned about this batch.
+            sums = [self._exposure_sums[member.name] for member in exposure_metrics]
+            updates += recommended_items.compute_updates(
+                exposure_metrics, sums, inputs, should_warn=not list_metrics
             )
         assign(updates)
 
     def result(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their results, in order."""
-        return self._results_of(*self._values())
+        return self._compute_results(*self._values())
 
     def standard_error(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their standard errors.
 
-        See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
-        Metrics of exposure have none, but for `IntraListDiversity`.
+        See `keras_rank.metrics.RankingMetric.standard_error` for their definition. Of
+        the exposure metrics, only `IntraListDiversity` has a standard error.
         """
-        return self._errors_of(*self._values())
+        return self._compute_errors(*self._values())
 
     def _values(self) -> tuple[State | None, ExposureSums]:
-        """Returns the sums of metrics of lists, and those of metrics of exposure."""
-        of_lists = state_of(self._list_sums) if self._list_sums else None
-        of_exposure = {
+        """Returns the sums of the list metrics and the sums of the exposure metrics."""
+        list_state = read_state(self._list_sums) if self._list_sums else None
+        exposure_sums = {
             name: [variable.value for variable in sums[:-1]]
             for name, sums in self._exposure_sums.items()
         }
-        return of_lists, of_exposure
+        return list_state, exposure_sums
 
-    def _results_of(
-        self, of_lists: State | None, of_exposure: ExposureSums
+    def _compute_results(
+        self, list_state: State | None, exposure_sums: ExposureSums
     ) -> dict[str, Tensor]:
-        """Returns the results, given the sums of all lists."""
-        values = self._list_statistics(state.mean, of_lists)
-        for member in by_kind(self.members)[1]:
-            value = member._result_of(of_exposure[member.name])
+        """Computes the results from the sums over lists."""
+        values = self._compute_list_statistics(state.mean, list_state)
+        for member in split_by_type(self.members)[1]:
+            value = member._compute_result(exposure_sums[member.name])
             values[self.prefix + member.name] = value
         if self.standard_errors:
-            errors = self._errors_of(of_lists, of_exposure)
+            errors = self._compute_errors(list_state, exposure_sums)
             values |= {_ERROR.format(name): error for name, error in errors.items()}
         return {name: values[name] for name in self._result_names()}
 
-    def _errors_of(
-        self, of_lists: State | None, of_exposure: ExposureSums
+    def _compute_errors(
+        self, list_state: State | None, exposure_sums: ExposureSums
     ) -> dict[str, Tensor]:
-        """Returns the standard errors, given the sums of all lists."""
-        errors = self._list_statistics(state.standard_error, of_lists)
-        for member in by_kind(self.members)[1]:
+        """Computes the standard errors from the sums over lists."""
+        errors = self._compute_list_statistics(state.standard_error, list_state)
+        for member in split_by_type(self.members)[1]:
             if isinstance(member, IntraListDiversity):
-                error = member._error_of(of_exposure[member.name])
+                error = member._compute_error(exposure_sums[member.name])
                 errors[self.prefix + member.name] = error
-        members = filter(_has_error, self.members)
+        members = filter(_has_standard_error, self.members)
         return {name: errors[name] for name in (self.prefix + x.name for x in members)}
 
     def _result_names(self) -> list[str]:
-        """The names of the results in order, those of standard errors among them."""
+        """Returns the names of the results in order, including standard errors."""
         names = []
         for member in self.members:
             names.append(self.prefix + member.name)
-            if self.standard_errors and _has_error(member):
+            if self.standard_errors and _has_standard_error(member):
                 names.append(_ERROR.format(names[-1]))
         return names
 
-    def _list_statistics(
+    def _compute_list_statistics(
         self, statistic: Callable[..., Tensor], sums: State | None
     ) -> dict[str, Tensor]:
-        """Returns the mean of each metric of lists, or its standard error."""
+        """Returns the mean or the standard error of each list metric, by its name."""
         if sums is None:
             return {}
-        members, _ = by_kind(self.members)
+        members, _ = split_by_type(self.members)
         names = (self.prefix + member.name for member in members)
-        return dict(zip(names, update.results(statistic, members, sums), strict=True))
+        return dict(
+            zip(names, update.compute_results(statistic, members, sums), strict=True)
+        )
 
     @property
     def _members_with_paths(self) -> list[tuple[ExposureMetric, str]]:
-        """The metrics of exposure and their names: these have paths of their own."""
-        return [(x, self.prefix + x.name) for x in by_kind(self.members)[1]]
+        """The exposure metrics and their names. Each has variables at its own path."""
+        return [(x, self.prefix + x.name) for x in split_by_type(self.members)[1]]
 
-    def _sums_of(self, member: Member) -> list[tuple[SumVariable, Any]]:
-        """Returns the variables with the sums of a member, and its indices in them."""
-        of_lists, _ = by_kind(self.members)
+    def _find_sums(self, member: Member) -> list[tuple[SumVariable, Any]]:
+        """Returns the variables with the sums of a member, and its index in each."""
+        list_metrics, _ = split_by_type(self.members)
         if isinstance(member, ExposureMetric):
             return [(x, ...) for x in self._exposure_sums[member.name]]
-        return [(x, (..., of_lists.index(member))) for x in self._list_sums]
+        return [(x, (..., list_metrics.index(member))) for x in self._list_sums]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -243,27 +250,31 @@ def as_group(
 ) -> RankingMetrics:
     """Returns metrics as a group.
 
-    Members are copies, which keep the seeds of the metrics. The result of a string has
-    that string as its name if `as_written`, as people read it, rather than the default
-    name, as it goes into Keras's logs.
+    Args:
+        metrics: a group, which is returned unchanged, or metrics. Metrics are copied.
+            The copies have the seeds of the metrics.
+        as_written: whether the result of a string has that string as its name. If
+            `False`, it has the default name, which is an identifier for Keras's logs.
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
-    return RankingMetrics([_member(metric, as_written) for metric in listed(metrics)])
+    return RankingMetrics(
+        [_create_member(metric, as_written) for metric in as_list(metrics)]
+    )
 
 
-def by_kind(
+def split_by_type(
     members: Sequence[Member],
 ) -> tuple[list[RankingMetric], list[ExposureMetric]]:
-    """Returns the metrics of lists, and those of exposure."""
+    """Returns the list metrics and the exposure metrics."""
     return (
         [member for member in members if isinstance(member, RankingMetric)],
         [member for member in members if isinstance(member, ExposureMetric)],
     )
 
 
-def listed(metrics: Any) -> list[Any]:
-    """Returns metrics as a list, also one that is not in a list."""
+def as_list(metrics: Any) -> list[Any]:
+    """Returns metrics as a list. A single metric becomes a list of one metric."""
     if isinstance(metrics, str | Member):
         return [metrics]
     if isinstance(metrics, Sequence) and metrics:
@@ -274,16 +285,16 @@ def listed(metrics: Any) -> list[Any]:
     )
 
 
-def _member(metric: Any, as_written: bool = False) -> Member:
-    """Returns the metric that an instance, a config or a string stands for."""
+def _create_member(metric: Any, as_written: bool = False) -> Member:
+    """Returns a new member for an instance, a config or a string."""
     if isinstance(metric, str):
         name = metric if as_written else None
-        return metric_of(metric, parts_of(metric), name)
+        return create_metric(metric, parse_metric(metric), name)
     member = metric
     if isinstance(metric, dict):
         member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
-        return member._without_state()
+        return member._copy_without_state()
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "
         "`keras_rank.metrics.RankingMetric`, their configs, or strings such as "
@@ -291,118 +302,139 @@ def _member(metric: Any, as_written: bool = False) -> Member:
     )
 
 
-def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> None:
+def _require_distinct_names(members: Sequence[Member], has_errors: bool) -> None:
+    """Raises `ValueError` if two results have one name."""
     by_name: dict[str, Member] = {}
     for member in members:
         if member.name in by_name:
             raise ValueError(
                 "`metrics` should have distinct names, as these identify the results: "
                 "give one of them another `name`. Received twice: "
-                f"{member.name!r}, of {by_name[member.name]._as_call()} and "
-                f"{member._as_call()}"
+                f"{member.name!r}, of {by_name[member.name]._format_call()} and "
+                f"{member._format_call()}"
             )
         by_name[member.name] = member
-    for name in (each.name for each in members if has_errors and _has_error(each)):
+    for name in (x.name for x in members if has_errors and _has_standard_error(x)):
         if _ERROR.format(name) in by_name:
             raise ValueError(
                 "With `standard_errors=True`, `metrics` should not have the name of "
                 "another one's standard error: give one of them another `name`. "
-                f"Received: {_ERROR.format(name)!r} beside {name!r}"
+                f"Received: {_ERROR.format(name)!r} in addition to {name!r}"
             )
 
 
-def _has_error(metric: Member) -> bool:
+def _has_standard_error(metric: Member) -> bool:
     """Returns whether a metric has a standard error."""
     return isinstance(metric, RankingMetric | IntraListDiversity)
 
 
 def _share_default_seed(members: Sequence[Member]) -> None:
-    """Gives members without a seed the same shuffle."""
-    drawn = [
+    """Sets one seed for all members that were created without a seed."""
+    seedless = [
         member
         for member in members
         if member._seed_is_default and member.shuffle_ties is True
     ]
-    for member in drawn:
-        member.seed = drawn[0].seed
+    for member in seedless:
+        member.seed = seedless[0].seed
 
 
 class SegmentedSums:
-    """What metrics add up over all lists, and over those of each segment.
+    """The sums of metrics over all lists and over the lists of each segment.
 
-    A list is computed once, and added to the sums of all and to those of its segment.
+    The values of a list are computed once. They are added to the overall sums and to
+    the sums of its segment.
     """
 
     def __init__(
         self,
         group: RankingMetrics,
         names: Mapping[Any, str] | None = None,
-        segment_of: Array | Sequence[int] = (),
+        segments: Array | Sequence[int] = (),
     ) -> None:
-        """Starts from no lists.
+        """Creates the sums over no lists.
 
         Args:
             group: the metrics.
-            names: the names of the segments, by their labels, if there are segments.
-            segment_of: the number of the segment of each list.
+            names: the names of the segments by their labels. Defaults to `None`: there
+                are no segments.
+            segments: the index of the segment of each list.
         """
-        self._group, self._segment_of = group, np.asarray(segment_of, int)
+        self._group, self._segments = group, np.asarray(segments, int)
         names = names or {}
         self._suffixes = ["", *(f"_{name}" for name in names.values())]
         results = group._result_names() if names else []
         keys = [key + suffix for key in results for suffix in self._suffixes]
-        twice = [key for key in keys if keys.count(key) > 1]
-        if twice:
-            give_it = [
+        duplicates = [key for key in keys if keys.count(key) > 1]
+        if duplicates:
+            labels = [
                 label
                 for label, suffix in zip(names, self._suffixes[1:], strict=True)
-                if twice[0] in (key + suffix for key in results)
+                if duplicates[0] in (key + suffix for key in results)
             ]
             raise ValueError(
                 "`by` should be labels that give each result a name of its own, in "
                 "which all but ASCII letters, digits and underscores are underscores. "
-                f"Received: labels that give {twice[0]!r} twice: {give_it}"
+                f"Received: labels that give {duplicates[0]!r} twice: {labels}"
             )
-        members = len(by_kind(group.members)[0])
+        members = len(split_by_type(group.members)[0])
         self._states = [zero_state(members) for _ in self._suffixes]
-        self._of_exposure: list[dict[str, list[Tensor]]] = [{} for _ in self._suffixes]
+        self._exposure_sums: list[dict[str, list[Tensor]]] = [
+            {} for _ in self._suffixes
+        ]
 
     @property
-    def whole(self) -> State:
-        """The sums of all lists."""
+    def overall_state(self) -> State:
+        """The sums over all lists."""
         return self._states[0]
 
     def add(self, indices: Sequence[int], columns: Tensor, first: int = 0) -> None:
-        """Adds the columns of lists for some metrics, from the list `first` on."""
-        for number, of_segment in self._in_segments(columns, 0.0, first):
-            state = self._states[number]
-            new = backend.enter(with_columns, of_segment, state.of(indices))
-            self._states[number] = state.replaced(indices, new)
+        """Adds the columns of lists to the sums of some metrics.
 
-    def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:
-        """Adds the ids that all lists show, in a catalogue of `items` items."""
-        for number, ids in self._in_segments(ops.transpose(recommended_items), -1):
-            sums = metric.of_shown(ops.transpose(ids), items)
-            self._of_exposure[number][metric.name] = sums
+        Args:
+            indices: the indices of the metrics.
+            columns: the columns of consecutive lists: see `keras_rank.state`.
+            first: the index of the first of these lists.
+        """
+        for index, part in self._split_by_segment(columns, 0.0, first):
+            state = self._states[index]
+            new_state = backend.enter(add_columns, part, state.select(indices))
+            self._states[index] = state.replace_metrics(indices, new_state)
+
+    def sum_recommended(self, metric: ExposureMetric, ids: Tensor, items: int) -> None:
+        """Computes the sums of an exposure metric from recommended ids.
+
+        Args:
+            metric: the metric.
+            ids: int32 tensor of shape `(lists, k)`. The recommended ids of all lists.
+            items: the number of catalog items.
+        """
+        for index, part in self._split_by_segment(ops.transpose(ids), -1):
+            sums = metric.sum_recommended(ops.transpose(part), items)
+            self._exposure_sums[index][metric.name] = sums
 
     def results(self) -> dict[str, float]:
-        """Returns the results of all lists, and those of each segment, by their names.
+        """Returns a dict with the results over all lists and over each segment.
 
-        The name of a segment follows that of a result.
+        The key of a segment's result ends in the name of the segment.
         """
-        named = {}
-        for number, suffix in enumerate(self._suffixes):
-            given = self._states[number], self._of_exposure[number]
-            for key, value in self._group._results_of(*given).items():
-                named[key + suffix] = float(value)
-        return named
+        results = {}
+        for index, suffix in enumerate(self._suffixes):
+            sums = self._states[index], self._exposure_sums[index]
+            for key, value in self._group._compute_results(*sums).items():
+                results[key + suffix] = float(value)
+        return results
 
-    def _in_segments(
+    def _split_by_segment(
         self, values: Tensor, fill: float, first: int = 0
     ) -> Iterator[tuple[int, Tensor]]:
-        """Values of lists, of all and of each segment that has any of them."""
+        """Yields the values of all lists, then those of each segment that occurs.
+
+        Values of lists in other segments are replaced by `fill`. Each part comes with
+        its index in the sums: 0 for all lists.
+        """
         yield 0, values
-        segments = self._segment_of[first : first + int(values.shape[-1])]
+        segments = self._segments[first : first + int(values.shape[-1])]
         for segment in np.unique(segments).tolist():
-            is_in = ops.convert_to_tensor(segments == segment)
-            yield 1 + segment, backend.where(is_in, values, fill)
+            is_in_segment = ops.convert_to_tensor(segments == segment)
+            yield 1 + segment, backend.where(is_in_segment, values, fill)

@@ -1,4 +1,4 @@
-"""Metrics of positions and pairs."""
+"""Metrics that sum the ranks of relevant items or compare pairs of items."""
 
 import math
 from collections.abc import Iterator
@@ -30,11 +30,13 @@ class AverageRelevancePosition(RankingMetric):
     `ARP = sum(label * rank) / sum(label)` over the relevant items
 
     Lower is better. A relevant item that was not retrieved, or is below rank k, counts
-    as if at rank k + 1, or last in its list. The result is 1 or more.
+    as if it were at rank k + 1, or at the last rank of a list of at most k items. The
+    result is 1 or more.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        empty_value: must be `None`: a list with no relevant items is left out of the
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        empty_value: must be `None`. A list without relevant items is left out of the
             mean.
         empty_weight: must be `"average"`.
         name: str. Defaults to `arp_at_k`, or `arp` without a cutoff.
@@ -83,8 +85,8 @@ class AverageRelevancePosition(RankingMetric):
         return of_label_above_zero(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        # It is linear in the labels, so the mean over ties is exact. Labels that are
-        # missing from the ranks belong to items without a rank.
+        # The formula is linear in the labels, so the mean over ties is exact. Labels
+        # that are not in `labels_by_rank` belong to items without a rank.
         labels = backend.minimum(lists.labels, LARGEST_GAIN) * lists.relevance
         labels_by_rank = ranking.take(labels)
         all_labels = total(labels)
@@ -94,8 +96,11 @@ class AverageRelevancePosition(RankingMetric):
         return ratio(ranks, all_labels)
 
 
-class _ByLabel(RankingMetric):
-    """A metric that compares labels, and leaves out lists where all are equal."""
+class _LabelComparison(RankingMetric):
+    """Base class of metrics that compare labels.
+
+    They leave out lists in which all labels are equal.
+    """
 
     _leaves_out_empty = True
     _compares_labels = True
@@ -117,16 +122,16 @@ class _ByLabel(RankingMetric):
         )
 
     def relevance(self, lists: Lists) -> Tensor:
-        """Whether an item has a higher label than another item of its list."""
-        labels = self._labels_of(lists)
+        """Returns whether an item has a higher label than another item of its list."""
+        labels = self._get_labels(lists)
         lowest = -highest(-labels, keepdims=True)
         if lists.holds_targets:
-            has_others = lists.number_unlabeled(labels) > 0.0
-            lowest = backend.where(has_others[:, None], 0.0, lowest)
+            has_unlabeled = lists.number_unlabeled(labels) > 0.0
+            lowest = backend.where(has_unlabeled[:, None], 0.0, lowest)
         return ops.logical_and(lists.mask, labels > lowest)
 
-    def _labels_of(self, lists: Lists) -> Tensor:
-        """The labels, 0 below the threshold, and infinite where there is no item."""
+    def _get_labels(self, lists: Lists) -> Tensor:
+        """Returns the labels: 0 below the threshold, and infinity at padding."""
         labels = lists.compared_labels
         if self.relevance_threshold is not None:
             labels = backend.where(labels >= self.relevance_threshold, labels, 0.0)
@@ -134,28 +139,33 @@ class _ByLabel(RankingMetric):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class PairwiseAccuracy(_ByLabel):
+class PairwiseAccuracy(_LabelComparison):
     """Computes the mean share of pairs that the scores order correctly.
 
     `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
-    With binary labels it is the area under the ROC curve of the list, and its mean
-    weighted by list is GAUC. A pair whose better item was not retrieved is not in the
-    right order. With a cutoff, all items scored below the k-th count as tied. With
-    `sparse_labels` there can be no cutoff, as the number of these items is not known.
-    A pair has the weight of its item with the higher label. Labels are compared in
-    float64 if they come in 64 bits. JAX has these only if they are enabled: without,
-    labels that tie in float32 are an error in eager code. The result is from 0 to 1.
+    With binary labels, the value of a list is the area under its ROC curve, and the
+    mean weighted by list is known as GAUC. A pair is not ordered correctly if its item
+    with the higher label was not retrieved. With a cutoff, all items scored below the
+    k-th item count as tied. With `sparse_labels`, `k` must be `None`, as the number of
+    items below a cutoff is not known. The weight of a pair is the weight of its item
+    with the higher label. Labels with a 64-bit dtype are compared in float64. JAX
+    supports 64 bits only if they are enabled. If they are not, labels that differ but
+    tie in float32 raise an error in eager code. The result is between 0 and 1.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5, the
-            mean over both orders. 0.0 counts it as ordered wrongly (TF-Ranking, rax).
-        shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        tied_value: float between 0 and 1. The value of a tied pair. Defaults to 0.5,
+            the mean over both orders of the pair. With 0.0, tied pairs count as
+            incorrectly ordered (TF-Ranking, rax).
+        shuffle_ties: has no effect. `tied_value` is the value of a tied pair.
         seed: has no effect.
-        empty_value: must be `None`: a list with no such pair is left out of the mean.
+        empty_value: must be `None`. A list without pairs of different labels is left
+            out of the mean.
         empty_weight: must be `"average"`.
-        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
+        relevance_threshold: float. Labels below the threshold count as 0. Defaults to
+            `None`.
         name: str. Defaults to `pairwise_accuracy_at_k`, or `pairwise_accuracy` without
             a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: sparse_labels, dtype.
@@ -178,7 +188,7 @@ class PairwiseAccuracy(_ByLabel):
     base_name = "pairwise_accuracy"
     takes_sparse_labels = True
 
-    @adds_arguments(_ByLabel.__init__)
+    @adds_arguments(_LabelComparison.__init__)
     def __init__(
         self,
         k: int | None = None,
@@ -195,8 +205,8 @@ class PairwiseAccuracy(_ByLabel):
             )
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        # A pair is in the right order if the higher label comes first.
-        labels = self._labels_of(lists.lists)
+        # A pair is ordered correctly if the item with the higher label ranks higher.
+        labels = self._get_labels(lists.lists)
         ordered, ordered_or_tied, pairs = ranking.pairs(lists.lists, labels)
         correct = (1.0 - self.tied_value) * ordered + self.tied_value * ordered_or_tied
         return ratio(correct, pairs)
@@ -206,24 +216,24 @@ class PairwiseAccuracy(_ByLabel):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class KendallTau(_ByLabel):
+class KendallTau(_LabelComparison):
     """Computes the mean of Kendall's rank correlation (tau-b) over lists.
 
     `tau = (ordered - reversed) / sqrt(pairs by label * pairs by score)`
 
-    where pairs by label are those with different labels, and pairs by score those with
-    different scores. Items that were not retrieved are tied. Where all scores are tied,
-    it is 0, which is that of chance. The result is from -1 to 1.
+    where pairs by label have different labels, and pairs by score have different
+    scores. Items that were not retrieved are tied. If all scores of a list are tied,
+    its value is 0, as expected by chance. The result is between -1 and 1.
 
     Args:
-        k: must be `None`: all ranks count.
-        shuffle_ties: has no effect: the equation has tied items.
+        k: must be `None`. All ranks count.
+        shuffle_ties: has no effect. The equation accounts for ties.
         seed: has no effect.
-        empty_value: must be `None`: a list with no different labels is left out of the
-            mean.
+        empty_value: must be `None`. A list whose labels are all equal is left out of
+            the mean.
         empty_weight: as for `keras_rank.metrics.PairwiseAccuracy`.
         relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
-        sparse_labels: must be `False`: all items are compared.
+        sparse_labels: must be `False`. The metric compares all items.
         name: str. Defaults to `kendall_tau`.
         **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
 
@@ -243,7 +253,7 @@ class KendallTau(_ByLabel):
 
     base_name = "kendall_tau"
 
-    @adds_arguments(_ByLabel.__init__)
+    @adds_arguments(_LabelComparison.__init__)
     def __init__(self, k: None = None, **arguments: Unpack[RankingArguments]) -> None:
         check_no_cutoff(k)
         super().__init__(**arguments)
@@ -255,19 +265,20 @@ class KendallTau(_ByLabel):
             backend.where(lists.mask, -scores, -math.inf),
             *(lists.mask, None, lists.dtype),
         )
-        others = backend.where(lists.mask, lists.sizes[:, None] - tied, 0.0)
+        untied = backend.where(lists.mask, lists.sizes[:, None] - tied, 0.0)
         difference = ordered + ordered_or_tied - by_label
-        return _correlation(difference, by_label, total(others) / 2.0)
+        return _compute_correlation(difference, by_label, total(untied) / 2.0)
 
     def _mean_ranks(self, lists: JudgedLists) -> Iterator[tuple[Tensor, Tensor]]:
-        """The ranks by label, and by score, with the number of items tied there.
+        """Yields the ranks by label, then the ranks by score, each with tie counts.
 
         Tied items have the mean of their ranks. Items that were not retrieved are tied.
+        A tie count is the number of items that are tied at a rank.
         """
-        labels = backend.where(lists.mask, self._labels_of(lists.lists), -math.inf)
+        labels = backend.where(lists.mask, self._get_labels(lists.lists), -math.inf)
         for values in (labels, as_ranked(lists.scores)):
             above, tied = count_above_and_tied(values, values, lists.dtype)
-            # Padding has the score of items that were not retrieved.
+            # Padding has the score of items that were not retrieved: don't count it.
             tied = backend.minimum(tied, lists.sizes[:, None] - above)
             yield above + (tied + 1.0) / 2.0, tied
 
@@ -278,16 +289,17 @@ class SpearmanCorrelation(KendallTau):
 
     `rho = sum(x * y) / sqrt(sum(x**2) * sum(y**2))`
 
-    where x and y are the ranks of an item by label and by score, minus their mean. Tied
-    items have the mean of their ranks, and so do those that were not retrieved. Where
-    all scores are tied, it is 0, which is that of chance. The result is from -1 to 1.
+    where x and y are the ranks of an item by label and by score, each minus its mean.
+    Tied items have the mean of their ranks. Items that were not retrieved are tied. If
+    all scores of a list are tied, its value is 0, as expected by chance. The result is
+    between -1 and 1.
 
     Args:
-        k: must be `None`: all ranks count.
+        k: must be `None`. All ranks count.
         shuffle_ties: as for `keras_rank.metrics.KendallTau`.
         seed: as for `keras_rank.metrics.KendallTau`.
-        empty_value: must be `None`: a list with no different labels is left out of the
-            mean.
+        empty_value: must be `None`. A list whose labels are all equal is left out of
+            the mean.
         empty_weight: as for `keras_rank.metrics.PairwiseAccuracy`.
         relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
         sparse_labels: as for `keras_rank.metrics.KendallTau`.
@@ -317,14 +329,14 @@ class SpearmanCorrelation(KendallTau):
             backend.where(lists.mask, ranks - middle, 0.0)
             for ranks, _ in self._mean_ranks(lists)
         )
-        return _correlation(total(x * y), total(x * x), total(y * y))
+        return _compute_correlation(total(x * y), total(x * x), total(y * y))
 
 
-def _correlation(
+def _compute_correlation(
     covariance: Tensor, label_variance: Tensor, score_variance: Tensor
 ) -> Tensor:
-    """The covariance over the root of both variances, and 0 if all are tied."""
-    # The product of the variances may be infinite.
+    """Divides the covariance by the root of both variances. Returns 0 if one is 0."""
+    # The product of the variances could be infinite, so divide by one at a time.
     value = ratio(covariance, label_variance)
     value = value * ratio(label_variance, score_variance) ** 0.5
     return backend.clip(value, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""What lists show: the ids of their best items, and how often each is among them."""
+"""The recommended items of each list, and updates of exposure metrics with them."""
 
 import functools
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from keras_rank.lists.inputs import RawBatch, read, read_sparse
 from keras_rank.lists.item_lists import DenseLists, SparseLists
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.tensors import as_tensor, shape_of, sizes_agree
-from keras_rank.metrics.update import OrderedMetric, grouped, has_first_batch
+from keras_rank.metrics.update import OrderedMetric, group_by, has_first_batch
 from keras_rank.metrics.variables import SumVariable, Update, end_compiling
 from keras_rank.ranking.base import Ties
 from keras_rank.ranking.dense_ranking import rank_dense
 from keras_rank.ranking.order_spec import RankedLists
 
 
-class Showing(NamedTuple):
-    """How lists are given and ordered, how many ranks they show, and of how many items.
+class TopKSpec(NamedTuple):
+    """A specification of how the top k items of each list are found.
 
     Attributes:
         sparse_labels: whether `y_true` holds ids of relevant items.
         ties: how tied items are ordered.
-        k: the number of ranks that are shown.
-        items: the number of items of the catalogue.
+        k: the number of recommended items of a list.
+        items: the number of catalog items.
     """
 
     sparse_labels: bool
@@ -38,18 +38,20 @@ class Showing(NamedTuple):
     items: int
 
 
-class Shown:
-    """What lists show.
+class RecommendedItems:
+    """The recommended items of each list: its top k.
 
     Attributes:
-        ids: int32 tensor of shape `(batch, k)`. The best items first, padded with -1.
-        counts: how often each item is in the top of a cutoff, for metrics to share.
+        ids: int32 tensor of shape `(batch, k)`. The ids of the recommended items, the
+            best item first, padded with -1.
+        counts: cached function of a cutoff. It returns the number of lists that have
+            each item in their top items up to the cutoff, for metrics to share.
     """
 
     def __init__(self, ids: Tensor, items: int) -> None:
         self.ids = ids
         self.counts = functools.cache(
-            lambda k: backend.enter(_count_each, ids, k=k, items=items)
+            lambda k: backend.enter(_count_items, ids, k=k, items=items)
         )
 
 
@@ -61,94 +63,99 @@ class CatalogMetric(OrderedMetric, Protocol):
     sparse_labels: bool
     name: str
 
-    def _add(self, sums: Sequence[Tensor], lists: Shown) -> list[Tensor]: ...
+    def _add(self, sums: Sequence[Tensor], lists: RecommendedItems) -> list[Tensor]: ...
 
 
-def updates_of(
+def compute_updates(
     metrics: Sequence[CatalogMetric],
     sums: Sequence[Sequence[SumVariable]],
-    given: tuple[Any, Any, Any],
+    inputs: tuple[Any, Any, Any],
     *,
-    warns: bool = True,
+    should_warn: bool = True,
 ) -> list[Update]:
     """Returns the variables of metrics with their new values after a batch of lists.
 
-    Lists are ordered once for all metrics with the same order.
+    The lists are ranked once for all metrics with the same order.
 
     Args:
         metrics: the metrics.
         sums: the variables of each metric.
-        given: `y_true`, `y_pred` and `sample_weight` of `ExposureMetric.update_state`.
-        warns: whether to warn about the values of a first batch.
+        inputs: `y_true`, `y_pred` and `sample_weight` of `ExposureMetric.update_state`.
+        should_warn: whether to warn about the values of a first batch.
     """
     end_compiling()
-    warns &= has_first_batch(metrics)
+    should_warn &= has_first_batch(metrics)
     updates: list[Update] = []
     pairs = list(zip(metrics, sums, strict=True))
-    for (items, is_sparse, (ties, key)), alike in grouped(pairs, _reads).items():
-        k = max(metric.k for metric, _ in alike)
-        first_list = alike[0][1][-1].value
-        showing = Showing(is_sparse, ties, k, items)
-        shown, lists = read_shown(showing, given, key, first_list, warns=warns)
-        warns = False
-        for metric, (*variables, lists_seen) in alike:
-            new = metric._add([variable.value for variable in variables], shown)
-            updates += zip(variables, new, strict=True)
-            updates.append((lists_seen, lists_seen.value + lists))
+    for (items, is_sparse, (ties, key)), group in group_by(
+        pairs, _get_order_key
+    ).items():
+        k = max(metric.k for metric, _ in group)
+        first_list = group[0][1][-1].value
+        spec = TopKSpec(is_sparse, ties, k, items)
+        recommended, num_lists = read_recommended(
+            spec, inputs, key, first_list, should_warn=should_warn
+        )
+        should_warn = False
+        for metric, (*variables, lists_seen) in group:
+            new_sums = metric._add([x.value for x in variables], recommended)
+            updates += zip(variables, new_sums, strict=True)
+            updates.append((lists_seen, lists_seen.value + num_lists))
     return updates
 
 
-def _reads(
+def _get_order_key(
     pair: tuple[CatalogMetric, Sequence[SumVariable]],
 ) -> tuple[int, bool, tuple[Ties, int]]:
-    """Returns what metrics must have in common to order lists once."""
+    """Returns the settings that metrics must have in common to share a ranking."""
     metric, _ = pair
     if metric.items is None:
         raise ValueError(
             "`items` should be the number of items of the catalogue. Only "
-            "`keras_rank.catalogue` knows it by itself. Received: items=None, of "
+            "`keras_rank.catalogue` can infer it. Received: items=None, of "
             f"{metric.name!r}"
         )
     return metric.items, metric.sparse_labels, metric._order
 
 
-def read_shown(
-    showing: Showing,
-    given: tuple[Any, Any, Any],
+def read_recommended(
+    spec: TopKSpec,
+    inputs: tuple[Any, Any, Any],
     key: int,
     first_list: Tensor,
     *,
-    warns: bool,
-) -> tuple[Shown, Tensor | int]:
-    """Returns what lists show, and the number of lists.
+    should_warn: bool,
+) -> tuple[RecommendedItems, Tensor | int]:
+    """Returns the recommended items of each list, and the number of ranked lists.
 
     Args:
-        showing: how lists are given and ordered.
-        given: `y_true`, `y_pred` and `sample_weight`.
+        spec: how the items are found.
+        inputs: `y_true`, `y_pred` and `sample_weight`. If `y_pred` is `None`, `y_true`
+            holds recommended ids. Nothing is ranked then: the number of lists is 0.
         key: the key of the seed of the shuffle.
-        first_list: the number of lists seen before. Shown ids are no lists.
-        warns: whether to warn about the values of a first batch.
+        first_list: the number of lists ranked before.
+        should_warn: whether to warn about the values of a first batch.
     """
-    y_true, y_pred, sample_weight = given
+    y_true, y_pred, sample_weight = inputs
     if y_pred is None:
-        ids, lists = _read_ids(y_true, sample_weight, showing.items, showing.k), 0
+        ids, num_lists = _read_ids(y_true, sample_weight, spec.items, spec.k), 0
     else:
-        batch = _read(showing, *given, warns=warns)
-        ids, lists = backend.enter(_best_ids, batch, key, first_list, showing=showing)
-    return Shown(ids, showing.items), lists
+        batch = _read_lists(spec, *inputs, should_warn=should_warn)
+        ids, num_lists = backend.enter(_find_top_ids, batch, key, first_list, spec=spec)
+    return RecommendedItems(ids, spec.items), num_lists
 
 
-def _read(
-    showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any, *, warns: bool
+def _read_lists(
+    spec: TopKSpec, y_true: Any, y_pred: Any, sample_weight: Any, *, should_warn: bool
 ) -> RawBatch:
-    """Reads lists with a score for each item."""
-    items, is_sparse = showing.items, showing.sparse_labels
-    reads = read_sparse if is_sparse else read
-    reading = reads(y_true, y_pred, sample_weight)
-    if warns:
+    """Reads lists that have a score for each catalog item."""
+    items, is_sparse = spec.items, spec.sparse_labels
+    read_batch = read_sparse if is_sparse else read
+    reading = read_batch(y_true, y_pred, sample_weight)
+    if should_warn:
         warn(warnings_of_first_batch(reading, is_sparse, [], True))
-    given = reading.batch
-    shape = shape_of(given.scores)
+    batch = reading.batch
+    shape = shape_of(batch.scores)
     if not sizes_agree(shape[1:], (items,)):
         raise ValueError(
             "`y_pred` should have a score for each item of the catalogue, of shape "
@@ -156,30 +163,30 @@ def _read(
         )
     if shape[1] is None:
         names = ["scores", "labels", "mask", "layer_mask"]
-        # Those of ids have a size of their own.
+        # Sparse labels have a different size, so only the size of the scores is set.
         names = names[:1] if is_sparse else names
-        parts = {name: getattr(given, name) for name in names}
-        given = given._replace(
-            **{name: _of_width(x, items) for name, x in parts.items() if x is not None}
+        parts = {name: getattr(batch, name) for name in names}
+        batch = batch._replace(
+            **{name: _set_width(x, items) for name, x in parts.items() if x is not None}
         )
-    return bucket_shapes(given, is_sparse)
+    return bucket_shapes(batch, is_sparse)
 
 
-def _best_ids(
-    given: RawBatch, key: Tensor, first_list: Tensor, *, showing: Showing
+def _find_top_ids(
+    batch: RawBatch, key: Tensor, first_list: Tensor, *, spec: TopKSpec
 ) -> tuple[Tensor, Tensor]:
-    """The ids of the best items of lists, and the number of lists."""
-    lists = standardize(given, kind=Kind(showing.sparse_labels, "float32"))
-    lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
-    ranking = rank_dense(lists, showing.k, showing.ties, key, first_list)
+    """Returns the ids of the top k items of each list, and the number of lists."""
+    lists = standardize(batch, kind=Kind(spec.sparse_labels, "float32"))
+    lists = _to_dense_lists(lists) if isinstance(lists, SparseLists) else lists
+    ranking = rank_dense(lists, spec.k, spec.ties, key, first_list)
     assert ranking.order is not None
     positions = ops.cast(ranking.order.positions, "int32")
     ids = backend.where(ranking.occupied, positions, -1)
     return ids, ops.sum(ops.cast(lists.has_items, "int32"))
 
 
-def _with_all_items(lists: SparseLists) -> DenseLists:
-    """Lists of the whole catalogue, without relevant items."""
+def _to_dense_lists(lists: SparseLists) -> DenseLists:
+    """Returns lists of all catalog items, in which all labels are 0."""
     scores = lists.scores
     labels = ops.cast(ops.zeros_like(scores), lists.dtype)
     labels = backend.where(lists.has_items[:, None], labels, -1.0)
@@ -187,47 +194,47 @@ def _with_all_items(lists: SparseLists) -> DenseLists:
 
 
 def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
-    """Reads the ids that are shown, in order."""
+    """Reads the ids of recommended items, the best item first."""
     if isinstance(ids, RankedLists) or sample_weight is not None:
         raise ValueError(
-            "`y_true` should hold the ids of the shown items, or come with the scores "
+            "`y_true` should hold ids of recommended items, or come with the scores "
             "of all items in `y_pred`. Received: "
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
-    given = look("y_true", ids, -1)
-    if given.form in SPARSE:
+    array = look("y_true", ids, -1)
+    if array.form in SPARSE:
         raise ValueError(
             "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
             "sparse matrix has no order. Received: y_true of type "
             f"{type(ids).__name__}"
         )
-    ids = as_ids(given, items).tensor()
+    ids = as_ids(array, items).tensor()
     shape = shape_of(ids)
     if len(shape) != 2 or not (shape[1] is None or shape[1] >= k):
         raise ValueError(
             f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "
             f"each list, padded with -1. Received: y_true.shape={shape}"
         )
-    ids = _of_width(ids[:, :k], k) if shape[1] is None else ids
-    return backend.enter(_each_once, ids, items=items)
+    ids = _set_width(ids[:, :k], k) if shape[1] is None else ids
+    return backend.enter(_remove_repeats, ids, items=items)
 
 
-def _each_once(ids: Tensor, *, items: int) -> Tensor:
-    """Checked ids, -1 where a list shows an item again."""
+def _remove_repeats(ids: Tensor, *, items: int) -> Tensor:
+    """Checks ids, casts them to int32, and sets repeated ids of a list to -1."""
     ids = as_tensor(ids)
-    # A large negative id would become that of an item in int32.
+    # A large negative id would wrap around to the id of an item in int32.
     ids = backend.where(ids >= 0, ids, -1)
     check_items("y_true", ids, items)
     ids = ops.cast(ids, "int32")
     return backend.where(are_repeated(ids), -1, ids)
 
 
-def _count_each(ids: Tensor, *, k: int, items: int) -> Tensor:
-    """How often each item is among the first ids. Those below 0 are padding."""
+def _count_items(ids: Tensor, *, k: int, items: int) -> Tensor:
+    """Counts how often each item is among the first k ids. Ids below 0 are padding."""
     ids = ids[:, :k]
     return backend.bincount(backend.where(ids >= 0, ids, items), items)
 
 
-def _of_width(x: Tensor, width: int) -> Tensor:
-    """Fails when the graph runs if the unknown size of its rows is another."""
+def _set_width(x: Tensor, width: int) -> Tensor:
+    """Sets the unknown size of rows. Other sizes raise an error when the graph runs."""
     return ops.reshape(x, (size_of(x, 0), width))

@@ -1,4 +1,4 @@
-"""All metrics by name, here and in other tools, and the strings that are read so."""
+"""The registry of metrics by name, and the parser of metrics given as strings."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from keras_rank.metrics import (
 )
 from keras_rank.metrics.base import ExposureMetric, RankingMetric
 
-# The metrics that a group can hold.
+# The types of metrics that a group can hold.
 Member = RankingMetric | ExposureMetric
 
 _METRICS: tuple[type[Member], ...] = (
@@ -57,14 +57,14 @@ BY_NAME: dict[str, type[Member]] = {str(x.base_name): x for x in _METRICS} | {
     "hr": binary.HitRate,
     "p": binary.PrecisionAtK,
 }
-# The arguments that a name stands for.
+# The arguments that some names imply.
 _IMPLIED = {name: {"normalizer": "clipped"} for name in ("recall_cap", "R_cap")}
-# The names of metrics by their lower case, in which strings may have them.
+# The names of metrics by their lowercase form. Strings are read in any case.
 _BY_LOWER_CASE = {name.lower(): name for name in BY_NAME}
 
-# The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
-# for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
-# those of ir_measures arguments, such as `AP(rel=2)@100`.
+# The names in trec_eval (lowercase, `P`, `Rprec`), ndeval and ir_measures, with `k` for
+# a cutoff, as docs/tables.md lists them. `P.5` is also accepted for `P_5`. The names of
+# ir_measures also accept arguments, as in `AP(rel=2)@100`.
 _SPELLINGS = {
     "map": "map_cut_k AP AP@k MAP MAP@k",
     "mrr": "recip_rank RR RR@k MRR MRR@k",
@@ -83,20 +83,28 @@ _SPELLINGS = {
     "precision_ia": "P_IA@k P-IA@k",
     "subtopic_recall": "StRecall@k strec@k",
 }
-# Without the cutoff, a name of another tool has no meaning if it needs one.
-OTHER_NAMES = {re.sub("[_@]k$", "", x) for x in " ".join(_SPELLINGS.values()).split()}
-OTHER_NAMES -= BY_NAME.keys()
-_OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
+# The names of other tools without their cutoffs. A name that needs a cutoff there is
+# invalid without one, even if a metric of this package has the same name in lowercase.
+NAMES_IN_OTHER_TOOLS = {
+    re.sub("[_@]k$", "", x) for x in " ".join(_SPELLINGS.values()).split()
+}
+NAMES_IN_OTHER_TOOLS -= BY_NAME.keys()
+_NAME_BY_SPELLING = {
+    spelling: name
+    for name, spellings in _SPELLINGS.items()
+    for spelling in spellings.split()
+}
 
-# The form of a string, in ASCII: name(argument=value, ...)@k.
+# The syntax of a string, in ASCII: name(argument=value, ...)@k. `_PAIR` matches
+# `argument=value`, as `_ARGUMENT` does, but without groups.
 _ARGUMENT = r""" *(\w+) *= *('[\w.+-]+'|"[\w.+-]+"|[\w.+-]+) *"""
-_EACH = _ARGUMENT.replace("(", "(?:")
+_PAIR = _ARGUMENT.replace("(", "(?:")
 _STRING = re.compile(
-    rf"(?P<stem>(?P<name>[\w-]+?)(?:\((?P<arguments>{_EACH}(?:,{_EACH})*)\))?)"
+    rf"(?P<stem>(?P<name>[\w-]+?)(?:\((?P<arguments>{_PAIR}(?:,{_PAIR})*)\))?)"
     r"(?:(?P<sign>@|_at_|_|\.)(?P<k>[0-9]{1,18}))?",
     re.ASCII,
 )
-# A string with any arguments, and a comma between these, outside of brackets.
+# A string with any arguments, and a comma between arguments, outside of brackets.
 _CALL = re.compile(r"[\w-]+\((?P<arguments>.*)\)(?:(?:@|_at_|_|\.)[0-9]+)?", re.DOTALL)
 _COMMA = re.compile(r",(?![^\[({]*[\])}])")
 _NUMBER = re.compile(
@@ -106,15 +114,15 @@ _NUMBER = re.compile(
 _WORDS = {"true": True, "false": False, "none": None}
 
 
-class Parts(NamedTuple):
-    """The parts of a string such as `"rbp(persistence=0.9)@10"`.
+class ParsedMetric(NamedTuple):
+    """The parts of a metric string such as `"rbp(persistence=0.9)@10"`.
 
     Attributes:
         name: the name of the metric.
-        arguments: its arguments, by name.
-        k: the cutoff, `None` without one.
-        sign: what is before the cutoff: `"@"`, `"_at_"`, `"_"` or `"."`.
-        stem: the string up to there.
+        arguments: the arguments of the metric, by name.
+        k: the cutoff, or `None` without one.
+        sign: the separator before the cutoff: `"@"`, `"_at_"`, `"_"` or `"."`.
+        stem: the string before the separator.
     """
 
     name: str
@@ -124,22 +132,26 @@ class Parts(NamedTuple):
     stem: str
 
 
-def parts_of(string: str) -> Parts | None:
-    """Returns the parts of a string, `None` if it does not have the form of one."""
+def parse_metric(string: str) -> ParsedMetric | None:
+    """Returns the parts of a metric string, or `None` if its syntax is invalid."""
     match = _STRING.fullmatch(string)
     if match is None:
         return None
-    name, sign, k, stem, given = match.group("name", "sign", "k", "stem", "arguments")
+    name, sign, k, stem, argument_text = match.group(
+        "name", "sign", "k", "stem", "arguments"
+    )
     arguments: dict[str, Any] = {}
-    for argument, text in re.findall(_ARGUMENT, given or ""):
+    for argument, text in re.findall(_ARGUMENT, argument_text or ""):
         if argument in arguments:
             raise ValueError(f"`{argument}` should be given once. Received: {string!r}")
-        arguments[argument] = _value_of(text)
-    return Parts(name, arguments, None if k is None else int(k), sign or "", stem)
+        arguments[argument] = _parse_value(text)
+    return ParsedMetric(
+        name, arguments, None if k is None else int(k), sign or "", stem
+    )
 
 
-def _value_of(text: str) -> Any:
-    """The value of an argument: a boolean, `None`, a number or a word."""
+def _parse_value(text: str) -> Any:
+    """Returns the value of an argument: a boolean, `None`, a number or a word."""
     if text[0] in "'\"":
         return text[1:-1]
     number = _NUMBER.fullmatch(text)
@@ -148,35 +160,37 @@ def _value_of(text: str) -> Any:
     return _WORDS.get(text.lower(), text)
 
 
-def known_name(name: str) -> str:
-    """Returns a name of this package in its case, and others unchanged."""
+def normalize_name(name: str) -> str:
+    """Returns a metric name in its registered case. Unknown names stay unchanged."""
     return name if name in BY_NAME else _BY_LOWER_CASE.get(name.lower(), name)
 
 
-def metric_of(string: str, parts: Parts | None, name: str | None = None) -> Member:
-    """Returns the metric of a string.
+def create_metric(
+    string: str, parts: ParsedMetric | None, name: str | None = None
+) -> Member:
+    """Creates the metric that a string specifies.
 
     Args:
-        string: the string, for errors.
-        parts: its parts, with a name and arguments of this package.
-        name: the name of the result. Defaults to the string as an identifier, as Keras
-            logs it.
+        string: the string, for error messages.
+        parts: the parts of the string, with a name and arguments of this package.
+        name: the name of the metric. Defaults to the string, converted to an identifier
+            for Keras's logs.
     """
     if parts is not None:
-        stem = known_name(parts.name) + parts.stem.removeprefix(parts.name)
-        parts = parts._replace(name=known_name(parts.name), stem=stem)
+        stem = normalize_name(parts.name) + parts.stem.removeprefix(parts.name)
+        parts = parts._replace(name=normalize_name(parts.name), stem=stem)
     if parts is None or parts.sign in ("_", ".") or parts.name not in BY_NAME:
-        raise _unknown(string)
-    check_arguments(string, parts, _arguments_of(parts.name))
+        raise _unknown_metric_error(string)
+    check_arguments(string, parts, _find_arguments(parts.name))
     if name is None:
         name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
         name += "" if parts.k is None else f"_at_{parts.k}"
     arguments = {**_IMPLIED.get(parts.name, {}), **parts.arguments}
-    return BY_NAME[parts.name]._as_member(k=parts.k, name=name, **arguments)
+    return BY_NAME[parts.name]._create_member(k=parts.k, name=name, **arguments)
 
 
-def _unknown(string: str) -> ValueError:
-    """The error for a string that is not read as a metric."""
+def _unknown_metric_error(string: str) -> ValueError:
+    """Returns the error for a string that does not specify a metric."""
     call = _CALL.fullmatch(string)
     for argument in _COMMA.split(call["arguments"]) if call else ():
         name = argument.partition("=")[0].strip()
@@ -188,8 +202,8 @@ def _unknown(string: str) -> ValueError:
                 "`keras_rank.metrics.NDCG(k=10)` take other values. "
                 f"Received: {string!r}"
             )
-    parts, end = parts_of(string), ""
-    if parts is not None and own_name_of(parts) is not None:
+    parts, end = parse_metric(string), ""
+    if parts is not None and translate_name(parts) is not None:
         end = ", which only `keras_rank.evaluation` knows"
     elif parts is not None:
         k = "" if parts.k is None else f"@{parts.k}"
@@ -202,26 +216,31 @@ def _unknown(string: str) -> ValueError:
     )
 
 
-def _arguments_of(name: str) -> list[str]:
-    """The arguments that a metric has in parentheses."""
-    others = {"k", "name", *_IMPLIED.get(name, ())}
-    return [x for x in inspect.signature(BY_NAME[name]).parameters if x not in others]
+def _find_arguments(name: str) -> list[str]:
+    """Returns the names of the arguments that a string may set in parentheses."""
+    excluded = {"k", "name", *_IMPLIED.get(name, ())}
+    return [x for x in inspect.signature(BY_NAME[name]).parameters if x not in excluded]
 
 
-def check_arguments(string: str, parts: Parts, takes: Collection[str]) -> None:
-    """Raises for an argument that the metric of a string does not take."""
+def check_arguments(
+    string: str, parts: ParsedMetric, accepted: Collection[str]
+) -> None:
+    """Raises `ValueError` if the string sets an argument that the metric lacks."""
     for unknown in parts.arguments:
-        if unknown not in takes:
+        if unknown not in accepted:
             raise ValueError(
                 f"`{unknown}` should be an argument of `{parts.name}`, whose cutoff "
-                f"follows @. Received: {string!r}{suggestion(unknown, takes)}"
+                f"follows @. Received: {string!r}{suggestion(unknown, accepted)}"
             )
 
 
-def own_name_of(parts: Parts) -> str | None:
-    """Returns our name of a metric as spelled in trec_eval or ir_measures, if it is."""
+def translate_name(parts: ParsedMetric) -> str | None:
+    """Returns the registered name for a name in trec_eval, ndeval or ir_measures.
+
+    Returns `None` if no such tool has the name.
+    """
     key = parts.name + ("" if parts.k is None else parts.sign.replace(".", "_") + "k")
-    # Only ir_measures has arguments.
+    # Only the names of ir_measures take arguments.
     if parts.arguments and (parts.name.islower() or parts.sign in ("_", ".")):
         return None
-    return _OWN.get(key)
+    return _NAME_BY_SPELLING.get(key)

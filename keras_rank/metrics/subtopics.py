@@ -1,4 +1,4 @@
-"""Metrics of subtopics: an item is relevant to some of those that a query has."""
+"""Metrics of diversity, for items that are relevant to some subtopics of a query."""
 
 import contextlib
 from typing import Any, Unpack
@@ -15,19 +15,19 @@ from keras_rank.arguments import (
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
-    discount_of,
+    resolve_discount,
     serialize,
 )
 from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.backends import Tensor, backend
-from keras_rank.discounts import at_ranks, reciprocal
+from keras_rank.discounts import compute_discounts, reciprocal
 from keras_rank.formulas import (
+    count_slots,
     has_relevant,
+    max_subtopic_gain,
     mean_over_subtopics,
-    most_of_a_subtopic,
     relevance_by_rank,
-    share_left,
-    slots_of_top,
+    remaining_share,
     weighted_relevance,
     weighted_relevance_by_rank,
 )
@@ -35,7 +35,7 @@ from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
 
-# Gains of an ideal order that differ by less than this share are equal.
+# Gains in the ideal order whose relative difference is smaller count as equal.
 _ROUNDING = 1e-6
 
 
@@ -45,22 +45,24 @@ class AlphaNDCG(RankingMetric):
 
     `alpha-nDCG@k = alpha-DCG@k / alpha-DCG@k of a greedy order`
 
-    where the greedy order takes at each rank the item that gains most there, of equal
-    ones the earlier, from all items, including those that were not retrieved. The best
-    order is too hard to find: where the greedy one misses it, the value of a list may
-    be above 1. The result of a list without relevant items is `empty_value`.
+    where the greedy order takes the item with the largest gain at each rank. If gains
+    are equal, it takes the earlier item. The greedy order includes items that were not
+    retrieved. The best order is too expensive to compute. If it differs from the greedy
+    order, the value of a list may exceed 1. A list without relevant items has the value
+    `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
-    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
-    `(batch, list_size)` are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if its
+    labels are below 0 for all subtopics, or NaN for any subtopic. Labels of shape
+    `(batch, list_size)` belong to a single subtopic.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
-            item takes from those below. Defaults to 0.5.
-        rank_discount_fn: function from ranks to discounts that do not grow, or
-            `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `"log2"`.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        alpha: number between 0 and 1. Each relevant item reduces the gain of all
+            relevant items below it by this share, separately for each subtopic.
+            Defaults to 0.5.
+        rank_discount_fn: function from ranks to discounts that do not increase with
+            rank, or `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         name: str. Defaults to `alpha_ndcg_at_k`, or `alpha_ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -94,26 +96,28 @@ class AlphaNDCG(RankingMetric):
     ) -> None:
         super().__init__(k, **arguments)
         self.alpha = check_share("alpha", alpha)
-        self.rank_discount_fn = discount_of(rank_discount_fn, k)
+        self.rank_discount_fn = resolve_discount(rank_discount_fn, k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        discounts = at_ranks(self.rank_discount_fn, ranking.ranks)
-        ideal = total(self._ideal_gains(lists, ranking) * discounts)
-        return ratio(self._total_gain(lists, ranking, discounts), ideal)
+        discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
+        ideal = total(self._get_ideal_gains(lists, ranking) * discounts)
+        return ratio(self._sum_gains(lists, ranking, discounts), ideal)
 
-    def _total_gain(
+    def _sum_gains(
         self, lists: JudgedLists, ranking: Ranking, discounts: Tensor
     ) -> Tensor:
-        """The discounted gains, summed over all ranks and subtopics."""
+        """Returns the discounted gains, summed over all ranks and subtopics."""
         relevant = weighted_relevance_by_rank(lists, ranking)
-        left = share_left(lists, ranking, self.alpha)
+        left = remaining_share(lists, ranking, self.alpha)
         return total(total(relevant * left * discounts))
 
-    def _ideal_gains(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        # Once for all cutoffs of which this is the largest.
-        key = _greedy_gains, self.alpha, ranking.uncut, ranking.largest_k
+    def _get_ideal_gains(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        # The gains are computed once, up to the largest cutoff of all metrics.
+        key = _compute_greedy_gains, self.alpha, ranking.uncut, ranking.largest_k
         settings = self.alpha, ranking.ideal_depth
-        gains = backend.kept(lists._by_rank, key, _greedy_gains, lists, *settings)
+        gains = backend.kept(
+            lists._by_rank, key, _compute_greedy_gains, lists, *settings
+        )
         return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def get_config(self) -> dict[str, Any]:
@@ -122,43 +126,44 @@ class AlphaNDCG(RankingMetric):
         return {**config, "rank_discount_fn": discount}
 
 
-def _greedy_gains(lists: JudgedLists, alpha: float, depth: int) -> Tensor:
-    """The gains of the order that takes the item with the largest gain next.
+def _compute_greedy_gains(lists: JudgedLists, alpha: float, depth: int) -> Tensor:
+    """Returns the gains of the greedy order, of shape `(batch, depth)`.
 
-    Of equal items it takes the first. The shape is `(batch, depth)`.
+    The order takes the item with the largest gain next. Of equal gains, it takes the
+    first item.
     """
     relevance = weighted_relevance(lists)
     rank = ops.arange(depth, dtype="int32")
-    nothing = 0.0 * relevance[:, 0]
+    zeros = 0.0 * relevance[:, 0]
     state = (
-        nothing[:, :1] + ops.cast(0 * rank, relevance.dtype),
+        zeros[:, :1] + ops.cast(0 * rank, relevance.dtype),
         ops.ones_like(relevance[:, :, 0]),
-        nothing + 1.0,
+        zeros + 1.0,
         ops.transpose(1.0 - alpha * lists.relevance_by_subtopic, (0, 2, 1)),
         *(relevance, rank),
     )
     is_traced = backend.is_compiling()
     with contextlib.nullcontext() if is_traced else backend.full_precision():
-        return ops.fori_loop(0, depth, _with_next_best, state)[0]
+        return ops.fori_loop(0, depth, _take_next_item, state)[0]
 
 
-# No closure, which eager JAX would compile again at each call.
-def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Takes the item with the largest gain, given what is left of each subtopic."""
-    best_gains, left, is_free, share_kept, relevance, rank = state
-    gains = _product(left, relevance) * is_free
+# A module-level function, as eager JAX would compile a closure again at each call.
+def _take_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Takes the item with the largest gain, and reduces the gains of its subtopics."""
+    best_gains, left, is_free, share_after_item, relevance, rank = state
+    gains = _multiply(left, relevance) * is_free
     best = highest(gains, keepdims=True)
     is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
-    left = left * _product(is_chosen, share_kept)
+    left = left * _multiply(is_chosen, share_after_item)
     is_free = is_free - is_chosen
-    return best_gains, left, is_free, share_kept, relevance, rank
+    return best_gains, left, is_free, share_after_item, relevance, rank
 
 
-def _product(row: Tensor, matrix: Tensor) -> Tensor:
-    """The product of a row with a matrix, for each list."""
+def _multiply(row: Tensor, matrix: Tensor) -> Tensor:
+    """Returns the product of a row and a matrix for each list."""
     if backend.is_compiling():
-        # Compilers fuse the sum, and cannot trace `full_precision`.
+        # Compilers fuse the sum. They can't trace `full_precision`, so avoid `matmul`.
         return ops.sum(row[:, :, None] * matrix, axis=1)
     return backend.library_of(row).matmul(row[:, None], matrix)[:, 0]
 
@@ -170,24 +175,27 @@ class AlphaDCG(AlphaNDCG):
     `alpha-DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
 
     where `gain(r) = sum((1 - alpha)**above(t))` over the subtopics t to which the item
-    at rank r is relevant, and `above(t)` is the number of items above it that are
-    relevant to t, too. `list_weight` is the mean weight of the items that are relevant
-    to a subtopic, 1 without weights, and also the weight of the list in the mean. The
-    result is 0 or more; that of a list without relevant items is `empty_value`.
+    at rank r is relevant, and `above(t)` is the number of higher-ranked items that are
+    also relevant to t. `list_weight` is the mean weight of the items that are relevant
+    to a subtopic. Without weights, it is 1. It is also the weight of the list in the
+    mean over lists. The result is 0 or more. A list without relevant items has the
+    value `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
-    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
-    `(batch, list_size)` are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if its
+    labels are below 0 for all subtopics, or NaN for any subtopic. Labels of shape
+    `(batch, list_size)` belong to a single subtopic.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
-            item takes from those below. Defaults to 0.5.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        alpha: number between 0 and 1. Each relevant item reduces the gain of all
+            relevant items below it by this share, separately for each subtopic.
+            Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
             `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
-        normalizer: what the sum is divided by. `None`: nothing (TF-Ranking).
-            `"maximum"`: the sum of k items that are relevant to all subtopics of the
-            list, those with relevant items (ndeval). Defaults to `None`.
+        normalizer: the divisor of the sum. `None`: 1 (TF-Ranking). `"maximum"`: the sum
+            for k items that are relevant to all subtopics of the list. Subtopics
+            without relevant items are ignored (ndeval). Defaults to `None`.
         name: str. Defaults to `alpha_dcg_at_k`, or `alpha_dcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -223,14 +231,14 @@ class AlphaDCG(AlphaNDCG):
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        discounts = at_ranks(self.rank_discount_fn, ranking.ranks)
-        gain = self._total_gain(lists, ranking, discounts)
+        discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
+        gain = self._sum_gains(lists, ranking, discounts)
         value = ratio(gain, lists.list_weights)
         if self.normalizer is None:
             return value
         subtopics = total(has_relevant(lists))
         settings = self.alpha, self.rank_discount_fn, self.k
-        most = most_of_a_subtopic(lists, ranking, *settings)
+        most = max_subtopic_gain(lists, ranking, *settings)
         return ratio(value, subtopics * most)
 
     def get_config(self) -> dict[str, Any]:
@@ -244,22 +252,23 @@ class ExpectedReciprocalRankIA(RankingMetric):
     `ERR-IA@k = mean(sum(stop(r) / r for r in 1..k) for each subtopic)`
 
     where `stop(r) = relevant(r) * alpha * (1 - alpha)**above(r)` is the probability
-    that a user who looks for the subtopic stops at rank r: each relevant item satisfies
-    with the probability `alpha`, and `above(r)` of them are above. The mean is over the
-    subtopics with relevant items. The result is from 0 to 1; that of a list without
-    relevant items is `empty_value`.
+    that a user interested in the subtopic stops at rank r. A relevant item satisfies
+    the user with probability `alpha`, and `above(r)` is the number of relevant items
+    above rank r. The mean is over the subtopics with relevant items. The result is
+    between 0 and 1. A list without relevant items has the value `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
-    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
-    `(batch, list_size)` are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if its
+    labels are below 0 for all subtopics, or NaN for any subtopic. Labels of shape
+    `(batch, list_size)` belong to a single subtopic.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
-        alpha: number from 0 to 1. The probability that a relevant item satisfies.
-            Defaults to 0.5.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
+        alpha: number between 0 and 1. The probability that a relevant item satisfies
+            the user. Defaults to 0.5.
         subtopic_weights: list of numbers. The weight of each subtopic in the mean.
             Defaults to `None`: all are 1.
-        normalizer: what the mean is divided by. `None`: nothing. `"maximum"`: that of k
+        normalizer: the divisor of the mean. `None`: 1. `"maximum"`: the mean for k
             items that are relevant to all subtopics (ndeval). Defaults to `None`.
         name: str. Defaults to `err_ia_at_k`, or `err_ia` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
@@ -301,20 +310,20 @@ class ExpectedReciprocalRankIA(RankingMetric):
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        left = share_left(lists, ranking, self.alpha)
+        left = remaining_share(lists, ranking, self.alpha)
         values = total(relevance_by_rank(lists, ranking) * left / ranking.ranks)
         if self.normalizer is None:
             values = self.alpha * values
         else:
-            # The factor `alpha` of both cancels.
+            # The factor `alpha` occurs in both terms, so it cancels.
             settings = self.alpha, reciprocal, self.k
-            most = most_of_a_subtopic(lists, ranking, *settings)
+            most = max_subtopic_gain(lists, ranking, *settings)
             values = ratio(values, ops.reshape(most, (-1, 1)))
         return mean_over_subtopics(lists, values, self.subtopic_weights)
 
     def get_config(self) -> dict[str, Any]:
-        own = {"alpha": self.alpha, "subtopic_weights": self.subtopic_weights}
-        return {**super().get_config(), **own, "normalizer": self.normalizer}
+        arguments = {"alpha": self.alpha, "subtopic_weights": self.subtopic_weights}
+        return {**super().get_config(), **arguments, "normalizer": self.normalizer}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -323,15 +332,16 @@ class PrecisionIA(RankingMetric):
 
     `P-IA@k = mean(relevant items in the top k / slots for each subtopic)`
 
-    where the mean is over the subtopics with relevant items. The result is from 0 to 1;
-    that of a list without relevant items is `empty_value`.
+    where the mean is over the subtopics with relevant items. The result is between 0
+    and 1. A list without relevant items has the value `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
-    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
-    `(batch, list_size)` are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if its
+    labels are below 0 for all subtopics, or NaN for any subtopic. Labels of shape
+    `(batch, list_size)` belong to a single subtopic.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         denominator: the number of slots. `"available"`: k, or the number of items of
             the list if that is less (TF-Ranking). `"k"`: always k (ndeval).
             `"retrieved"`: k, or the number of retrieved items if that is less. Defaults
@@ -374,7 +384,7 @@ class PrecisionIA(RankingMetric):
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         hits = total(relevance_by_rank(lists, ranking))
-        slots = slots_of_top(lists, self.k, self.denominator)[:, None]
+        slots = count_slots(lists, self.k, self.denominator)[:, None]
         return mean_over_subtopics(lists, ratio(hits, slots), self.subtopic_weights)
 
     def get_config(self) -> dict[str, Any]:
@@ -384,19 +394,20 @@ class PrecisionIA(RankingMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class SubtopicRecall(RankingMetric):
-    """Computes the mean share of the subtopics that the top k cover.
+    """Computes the mean share of the subtopics that the top k items cover.
 
     `SubtopicRecall@k = subtopics with a relevant item in the top k / subtopics`
 
-    where subtopics without relevant items do not count. The result is from 0 to 1; that
-    of a list without relevant items is `empty_value`.
+    where subtopics without relevant items do not count. The result is between 0 and 1.
+    A list without relevant items has the value `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
-    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
-    `(batch, list_size)` are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if its
+    labels are below 0 for all subtopics, or NaN for any subtopic. Labels of shape
+    `(batch, list_size)` belong to a single subtopic.
 
     Args:
-        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
+            to `None`: all ranks count.
         name: str. Defaults to `subtopic_recall_at_k`, or `subtopic_recall` without a
             cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
@@ -421,6 +432,8 @@ class SubtopicRecall(RankingMetric):
     takes_subtopics = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        # Nothing is left of a subtopic after its first hit.
-        first_hits = relevance_by_rank(lists, ranking) * share_left(lists, ranking, 1.0)
+        # A subtopic has no gain left after its first hit if `alpha` is 1.
+        first_hits = relevance_by_rank(lists, ranking) * remaining_share(
+            lists, ranking, 1.0
+        )
         return mean_over_subtopics(lists, total(first_hits), None)

@@ -1,4 +1,4 @@
-"""One batch for many metrics: read and ordered once, with the results of all added."""
+"""Updates of metrics, which read and rank each batch once for several metrics."""
 
 import dataclasses
 import functools
@@ -29,14 +29,14 @@ from keras_rank.metrics.variables import (
     SumVariable,
     Update,
     end_compiling,
-    state_of,
+    read_state,
 )
 from keras_rank.ranking.base import Ranking, Ties
 from keras_rank.ranking.judged_lists import JudgedLists
 from keras_rank.ranking.order_spec import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.state import LISTS, add
 
-# The values of `shuffle_ties`, by what they stand for.
+# The values of the argument `shuffle_ties`, by the internal name of the tie rule.
 SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
     "shuffle": True,
     "stable": False,
@@ -45,7 +45,7 @@ SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
 
 
 class OrderedMetric(Protocol):
-    """Attributes of all metrics, such as the cutoff and the order of tied items."""
+    """Attributes that all metrics have, such as the cutoff and the order of ties."""
 
     k: int | None
     _compute_dtype: str
@@ -73,7 +73,7 @@ class ListMetric(OrderedMetric, Protocol):
     @property
     def _weighs_empty_lists(self) -> bool: ...
 
-    def _relevance_for(self, lists: Lists) -> Relevance | Tensor: ...
+    def _get_relevance(self, lists: Lists) -> Relevance | Tensor: ...
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor: ...
 
@@ -85,69 +85,82 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclasses.dataclass(frozen=True)
 class UpdateSpec:
-    """What is computed for metrics that share their inputs.
+    """A specification of the update of metrics that share their inputs.
 
-    Two are equal if the same program computes them: seeds are not part of it.
+    Two specifications are equal if one compiled program can serve both. Seeds are
+    arguments of the program, so they are not compared.
 
     Attributes:
         metrics: the metrics.
-        arguments: the class and the arguments of each.
-        kind: that of the lists that all read.
-        orders: the orders that they ask for.
-        order_of: the place of the order of each metric among these.
-        keys: the keys of their seeds.
+        arguments: the class and the arguments of each metric.
+        kind: the kind of the standardized lists.
+        orders: the distinct orders that the metrics require.
+        order_indices: the index in `orders` of the order of each metric.
+        keys: the key of the seed of each order.
     """
 
     metrics: tuple[ListMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
     kind: Kind
     orders: tuple[OrderSpec, ...]
-    order_of: tuple[int, ...]
+    order_indices: tuple[int, ...]
     keys: tuple[int, ...] = dataclasses.field(compare=False)
 
     @classmethod
-    def of(
+    def from_metrics(
         cls, metrics: Sequence[ListMetric], ties: Ties | None = None
     ) -> "UpdateSpec":
-        """Returns the spec of metrics, with ties ordered as given, or as each says."""
-        by_order: dict[tuple[Ties, int], list[ListMetric]] = {}
-        which, arguments = [], []
+        """Returns the specification for metrics.
+
+        Args:
+            metrics: the metrics, which share their inputs.
+            ties: how all metrics order ties. Defaults to `None`: each metric uses its
+                own `shuffle_ties`.
+        """
+        metrics_by_order: dict[tuple[Ties, int], list[ListMetric]] = {}
+        order_keys, arguments = [], []
         for metric in metrics:
-            its = metric._order if ties is None else (ties, 0)
-            by_order.setdefault(its, []).append(metric)
-            which.append(its)
+            order_key = metric._order if ties is None else (ties, 0)
+            metrics_by_order.setdefault(order_key, []).append(metric)
+            order_keys.append(order_key)
             arguments.append(metric._arguments)
         is_sparse = metrics[0].sparse_labels
-        k = number_of_ranks(metrics) if is_sparse else None
-        rules, keys = zip(*by_order, strict=True)
+        k = find_largest_cutoff(metrics) if is_sparse else None
+        tie_rules, keys = zip(*metrics_by_order, strict=True)
         orders = [
-            OrderSpec(is_sparse, its_ties, number_of_ranks(members))
-            for its_ties, members in zip(rules, by_order.values(), strict=True)
+            OrderSpec(is_sparse, tie_rule, find_largest_cutoff(members))
+            for tie_rule, members in zip(
+                tie_rules, metrics_by_order.values(), strict=True
+            )
         ]
         return cls(
             metrics=tuple(metrics),
             arguments=tuple(arguments),
             kind=Kind(is_sparse, metrics[0]._compute_dtype, k),
             orders=tuple(orders),
-            order_of=tuple(map(list(by_order).index, which)),
+            order_indices=tuple(map(list(metrics_by_order).index, order_keys)),
             keys=keys,
         )
 
-    def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
-        """Returns the ranking of each metric, given those of all orders."""
+    def cut_rankings(self, order_rankings: Sequence[Ranking]) -> list[Ranking]:
+        """Returns a ranking for each metric, cut at the cutoff of the metric.
+
+        Args:
+            order_rankings: a ranking for each of `orders`.
+        """
         cutoffs = [metric.k for metric in self.metrics if metric.k is not None]
         largest_k = max(cutoffs, default=None)
         cuts: dict[tuple[int, int | None], Ranking] = {}
         rankings = []
-        for metric, place in zip(self.metrics, self.order_of, strict=True):
-            which = place, metric.k
-            if which not in cuts:
-                cuts[which] = of_orders[place].cut(metric.k, largest_k)
-            rankings.append(cuts[which])
+        for metric, index in zip(self.metrics, self.order_indices, strict=True):
+            cut_key = index, metric.k
+            if cut_key not in cuts:
+                cuts[cut_key] = order_rankings[index].cut(metric.k, largest_k)
+            rankings.append(cuts[cut_key])
         return rankings
 
 
-def grouped(values: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
+def group_by(values: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
     """Groups values, such as metrics, by a key."""
     groups: dict[K, list[T]] = {}
     for value in values:
@@ -155,13 +168,13 @@ def grouped(values: Iterable[T], by: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def number_of_ranks(metrics: Sequence[OrderedMetric]) -> int | None:
-    """How many ranks metrics need together, `None` for all."""
+def find_largest_cutoff(metrics: Sequence[OrderedMetric]) -> int | None:
+    """Returns the largest cutoff of the metrics, or `None` if one has no cutoff."""
     cutoffs = [metric.k for metric in metrics if metric.k is not None]
     return max(cutoffs) if len(cutoffs) == len(metrics) else None
 
 
-def updates_of(
+def compute_updates(
     metrics: Sequence[ListMetric],
     sums: Sequence[SumVariable],
     y_true: Any,
@@ -170,48 +183,53 @@ def updates_of(
 ) -> list[Update]:
     """Returns the variables of metrics with their new values.
 
-    All is computed before any is assigned, so that an error leaves the state unchanged.
+    All values are computed before any is assigned, so an error leaves the state
+    unchanged.
 
     Args:
         metrics: the metrics.
-        sums: their variables.
+        sums: the variables of the metrics.
         y_true: as for `RankingMetric.update_state`.
         y_pred: as for `RankingMetric.update_state`.
         sample_weight: as for `RankingMetric.update_state`.
     """
     end_compiling()
-    new = state_of(sums)
+    new_state = read_state(sums)
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
-        return list(zip(sums, _with_ranked_lists(metrics, y_true, new), strict=True))
-    for indices, batch in _batches(metrics, y_true, y_pred, sample_weight):
+        return list(
+            zip(sums, _add_ranked_lists(metrics, y_true, new_state), strict=True)
+        )
+    for indices, batch in _read_batches(metrics, y_true, y_pred, sample_weight):
         members = [metrics[index] for index in indices]
-        spec, state = UpdateSpec.of(members), new.of(indices)
+        spec, state = UpdateSpec.from_metrics(members), new_state.select(indices)
         if backend.is_ours(spec):
             batch = bucket_shapes(batch, members[0].sparse_labels)
-            its = backend.enter(_with_batch, batch, spec.keys, state, spec=spec)
+            state = backend.enter(_add_batch, batch, spec.keys, state, spec=spec)
         else:
-            columns = _by_steps(spec, batch, _lists_seen(spec, state))
-            its = backend.enter(with_columns, columns, state)
-        new = new.replaced(indices, its)
-    return list(zip(sums, new, strict=True))
+            columns = _compute_columns_in_steps(
+                spec, batch, _get_lists_seen(spec, state)
+            )
+            state = backend.enter(add_columns, columns, state)
+        new_state = new_state.replace_metrics(indices, state)
+    return list(zip(sums, new_state, strict=True))
 
 
-def _batches(
+def _read_batches(
     metrics: Sequence[ListMetric],
     y_true: Any,
     y_pred: Any,
     sample_weight: Any,
     *,
-    warns_of_weights: bool = True,
+    should_warn_of_weights: bool = True,
 ) -> Iterator[tuple[list[int], RawBatch]]:
-    """Reads the lists once for all metrics that share their inputs.
+    """Reads a batch once for each group of metrics that share their inputs.
 
     Yields:
-        The indices of these metrics, and what they read.
+        The indices of the metrics of a group, and the batch that they read.
     """
     messages: list[str] = []
-    for (sparse_labels, _), indices in by_inputs(metrics).items():
+    for (sparse_labels, _), indices in group_by_inputs(metrics).items():
         members = [metrics[index] for index in indices]
         if sparse_labels:
             reading = read_sparse(y_true, y_pred, sample_weight)
@@ -225,80 +243,85 @@ def _batches(
         is_single = tuple(reading.batch.scores.shape) == (1, 1)
         if not is_single and has_first_batch(members):
             messages += warnings_of_first_batch(
-                reading, sparse_labels, members, warns_of_weights
+                reading, sparse_labels, members, should_warn_of_weights
             )
         yield indices, reading.batch
     if messages:
         warn(messages)
 
 
-def columns_of(
-    metrics: Sequence[ListMetric], given: Sequence[Any], state: State
+def compute_columns(
+    metrics: Sequence[ListMetric], inputs: Sequence[Any], state: State
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """Returns what each list adds to the totals, for metrics that share their inputs.
+    """Computes the columns of a batch, which are summed into the totals of metrics.
 
     Args:
         metrics: the metrics.
-        given: `y_true`, `y_pred` and `sample_weight`.
-        state: the sums of all lists before, whose number keys the shuffle.
+        inputs: `y_true`, `y_pred` and `sample_weight`.
+        state: the sums over all earlier lists. Their number is a key of the shuffle.
 
-    Returns:
-        The indices of the metrics, and their columns: see `keras_rank.state`.
+    Yields:
+        For each group of metrics that share their inputs, the indices of the metrics
+        and their columns: see `keras_rank.state`.
     """
-    # Callbacks warn of all weights themselves.
-    for indices, batch in _batches(metrics, *given, warns_of_weights=False):
-        spec = UpdateSpec.of([metrics[index] for index in indices])
-        first_lists = _lists_seen(spec, state.of(indices))
+    # The callbacks, which call this function, check the weights of all batches.
+    for indices, batch in _read_batches(metrics, *inputs, should_warn_of_weights=False):
+        spec = UpdateSpec.from_metrics([metrics[index] for index in indices])
+        first_lists = _get_lists_seen(spec, state.select(indices))
         if backend.is_ours(spec):
-            columns = backend.enter(_columns, batch, spec.keys, first_lists, spec=spec)
+            columns = backend.enter(
+                _compute_batch_columns, batch, spec.keys, first_lists, spec=spec
+            )
         else:
-            columns = _by_steps(spec, batch, first_lists)
+            columns = _compute_columns_in_steps(spec, batch, first_lists)
         yield indices, columns
 
 
-def check_given(metrics: Sequence[ListMetric], given: Sequence[Any]) -> None:
-    """Raises what `columns_of` does where shapes and dtypes don't match."""
-    for _ in _batches(metrics, *given, warns_of_weights=False):
+def check_inputs(metrics: Sequence[ListMetric], inputs: Sequence[Any]) -> None:
+    """Raises `ValueError` if the shapes or dtypes of the inputs don't match."""
+    for _ in _read_batches(metrics, *inputs, should_warn_of_weights=False):
         pass
 
 
-def columns_of_ranked(metrics: Sequence[ListMetric], ranked: RankedLists) -> Tensor:
-    """Returns what each of some ranked lists adds to the totals of metrics."""
-    _check_take(metrics, ranked)
-    spec = UpdateSpec.of(metrics)
-    return backend.enter(_columns_of_ranked, *ranked.fresh(), spec=spec)
+def compute_ranked_columns(
+    metrics: Sequence[ListMetric], ranked: RankedLists
+) -> Tensor:
+    """Returns the columns of ranked lists, which are summed into the totals."""
+    _check_metrics(metrics, ranked)
+    spec = UpdateSpec.from_metrics(metrics)
+    return backend.enter(_compute_ranking_columns, *ranked.fresh(), spec=spec)
 
 
-def _with_ranked_lists(
+def _add_ranked_lists(
     metrics: Sequence[ListMetric], ranked: RankedLists, state: State
 ) -> State:
     """Returns the state of metrics with ranked lists added."""
-    _check_take(metrics, ranked)
-    spec = UpdateSpec.of(metrics)
-    return backend.enter(_with_ranked, *ranked.fresh(), state, spec=spec)
+    _check_metrics(metrics, ranked)
+    spec = UpdateSpec.from_metrics(metrics)
+    return backend.enter(_add_ranking, *ranked.fresh(), state, spec=spec)
 
 
-def results(
+def compute_results(
     statistic: Callable[..., Tensor], metrics: Sequence[ListMetric], state: State
 ) -> list[Tensor]:
-    """Returns the mean of each metric, or its standard error, given their state."""
-    found: dict[tuple[float | None, str], list[Tensor]] = {}
+    """Returns a statistic, the mean or the standard error, of each metric."""
+    cache: dict[tuple[float | None, str], list[Tensor]] = {}
     values = []
-    for place, metric in enumerate(metrics):
-        which = metric.empty_value, metric._compute_dtype
-        if which not in found:
-            found[which] = backend.enter(
-                _of_each,
+    for index, metric in enumerate(metrics):
+        settings = metric.empty_value, metric._compute_dtype
+        if settings not in cache:
+            cache[settings] = backend.enter(
+                _compute_statistics,
                 *state[:2],
                 statistic=statistic,
                 empty_value=metric.empty_value,
                 dtype=metric._compute_dtype,
             )
-        values.append(found[which][place])
+        values.append(cache[settings][index])
     return values
 
 
-def _of_each(
+def _compute_statistics(
     totals: Tensor,
     remainders: Tensor,
     *,
@@ -311,10 +334,10 @@ def _of_each(
 
 
 def has_first_batch(metrics: Sequence[OrderedMetric]) -> bool:
-    """Returns whether any metric gets its first batch, and notes that it had one.
+    """Returns whether the batch is the first one of any metric, and marks it as seen.
 
-    It is False in `torch.compile`, which would compile the next batch anew, as the
-    attribute has changed.
+    Returns False while `torch.compile` traces the update: changing the attribute would
+    make it compile the update again for the next batch.
     """
     if backend.is_compiling():
         return False
@@ -325,7 +348,7 @@ def has_first_batch(metrics: Sequence[OrderedMetric]) -> bool:
     return is_first
 
 
-def by_inputs(metrics: Sequence[ListMetric]) -> dict[tuple[bool, str], list[int]]:
+def group_by_inputs(metrics: Sequence[ListMetric]) -> dict[tuple[bool, str], list[int]]:
     """Groups the indices of metrics that share their inputs."""
     groups: dict[tuple[bool, str], list[int]] = {}
     for index, metric in enumerate(metrics):
@@ -334,8 +357,8 @@ def by_inputs(metrics: Sequence[ListMetric]) -> dict[tuple[bool, str], list[int]
     return groups
 
 
-def check_takes_targets(metric: ListMetric) -> None:
-    """Raises for a metric that needs the labels of all items."""
+def check_supports_targets(metric: ListMetric) -> None:
+    """Raises `ValueError` if the metric needs the labels of all items."""
     if not metric.takes_sparse_labels:
         raise ValueError(
             f"`{type(metric).__name__}` should get the labels of all items. Received: "
@@ -343,19 +366,19 @@ def check_takes_targets(metric: ListMetric) -> None:
         )
 
 
-def check_reads(metric: ListMetric, ranked: RankedLists) -> None:
-    """Raises for a metric that needs other labels or more ranks."""
+def check_ranked_lists(metric: ListMetric, ranked: RankedLists) -> None:
+    """Raises `ValueError` if the metric needs other labels or more ranks."""
     if ranked.lists.holds_targets:
-        check_takes_targets(metric)
+        check_supports_targets(metric)
     ranked.check_subtopics(type(metric).__name__, metric.takes_subtopics)
     ranked.check_cutoff(metric.k)
     ranked.check_compared(metric._compares_labels)
 
 
-def _check_take(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
-    """Raises for a metric that needs another order, other labels or more ranks."""
+def _check_metrics(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
+    """Raises `ValueError` if a metric needs other ties, other labels or more ranks."""
     for metric in metrics:
-        check_reads(metric, ranked)
+        check_ranked_lists(metric, ranked)
         if ranked.ties != metric._ties:
             raise ValueError(
                 "`shuffle_ties` should be the same for the metric and the ranked "
@@ -364,41 +387,50 @@ def _check_take(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
             )
 
 
-def _with_batch(
+def _add_batch(
     batch: RawBatch, keys: Sequence[Tensor], state: State, *, spec: UpdateSpec
 ) -> State:
-    """The state of metrics with lists added."""
-    columns = _columns(batch, keys, _lists_seen(spec, state), spec=spec)
-    return with_columns(columns, state)
+    """Returns the state of metrics with a batch of lists added."""
+    columns = _compute_batch_columns(
+        batch, keys, _get_lists_seen(spec, state), spec=spec
+    )
+    return add_columns(columns, state)
 
 
-def _columns(
+def _compute_batch_columns(
     batch: RawBatch,
     keys: Sequence[Tensor],
     first_lists: list[Tensor],
     *,
     spec: UpdateSpec,
 ) -> Tensor:
-    """What lists add to the totals of metrics."""
+    """Returns the columns of a batch, computed in one program."""
     lists = standardize(batch, kind=spec.kind)
-    rankings = _in_orders(spec, lists, keys, first_lists)
-    return _columns_of(lists, spec.rankings(rankings), spec=spec)
+    rankings = _rank_lists(spec, lists, keys, first_lists)
+    return _stack_columns(lists, spec.cut_rankings(rankings), spec=spec)
 
 
-def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
-    """Returns what lists add to totals, with a user's code between two programs."""
-    lists, rankings = ranked_by_steps(spec, batch, spec.keys, first_lists)
-    ranked = dataclasses.replace(spec, orders=())
-    return backend.enter(_columns_of, lists, spec.rankings(rankings), spec=ranked)
+def _compute_columns_in_steps(
+    spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]
+) -> Tensor:
+    """Returns the columns of a batch, computed in several programs.
+
+    A user's code, which a program can't include, runs between two programs.
+    """
+    lists, rankings = rank_in_steps(spec, batch, spec.keys, first_lists)
+    ranked_spec = dataclasses.replace(spec, orders=())
+    return backend.enter(
+        _stack_columns, lists, spec.cut_rankings(rankings), spec=ranked_spec
+    )
 
 
-def ranked_by_steps(
+def rank_in_steps(
     spec: UpdateSpec,
     batch: RawBatch,
     keys: Sequence[Tensor],
     first_lists: Sequence[Tensor | int],
 ) -> tuple[Lists, list[Ranking]]:
-    """Returns lists and their orders. Separate programs compute each of them."""
+    """Returns the lists and a ranking for each order, each from a separate program."""
     lists = backend.enter(standardize, batch, kind=spec.kind)
     rankings = [
         rank_by_scores(lists, key, first_list, order=order)
@@ -409,65 +441,73 @@ def ranked_by_steps(
     return lists, rankings
 
 
-def _with_ranked(
+def _add_ranking(
     lists: Lists, ranking: Ranking, state: State, *, spec: UpdateSpec
 ) -> State:
-    """The state of metrics with ranked lists added."""
-    return with_columns(_columns_of_ranked(lists, ranking, spec=spec), state)
+    """Returns the state of metrics with ranked lists added."""
+    return add_columns(_compute_ranking_columns(lists, ranking, spec=spec), state)
 
 
-def _columns_of_ranked(lists: Lists, ranking: Ranking, *, spec: UpdateSpec) -> Tensor:
-    """What ranked lists add to the totals of metrics."""
+def _compute_ranking_columns(
+    lists: Lists, ranking: Ranking, *, spec: UpdateSpec
+) -> Tensor:
+    """Returns the columns of ranked lists, with one ranking for all metrics."""
     cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
     rankings = [cuts[metric.k] for metric in spec.metrics]
-    return _columns_of(lists, rankings, spec=spec)
+    return _stack_columns(lists, rankings, spec=spec)
 
 
-def values_with(
-    batch: RawBatch, keys: Sequence[Tensor], numbers: Tensor, *, spec: UpdateSpec
+def compute_values(
+    batch: RawBatch, keys: Sequence[Tensor], list_numbers: Tensor, *, spec: UpdateSpec
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Returns for each metric: which lists have relevant items, values and weights.
+    """Returns the values of each metric, one for each list.
 
     Args:
         batch: the lists.
         keys: the keys of the seeds of the orders.
-        numbers: int tensor of shape `(batch,)`. The number that each list has in the
-            shuffle.
-        spec: what is computed.
+        list_numbers: int tensor of shape `(batch,)`. The number that keys the shuffle
+            of each list.
+        spec: the specification of the metrics.
+
+    Returns:
+        For each metric, three tensors of shape `(batch,)`: whether the lists have
+        relevant items, their values and their weights.
     """
     lists = standardize(batch, kind=spec.kind)
-    # The place of a list in the batch is added to it.
-    first_list = numbers - (ops.cumsum(ops.cast(lists.has_items, "int32")) - 1)
-    rankings = _in_orders(spec, lists, keys, [first_list] * len(spec.orders))
+    # `rank_by_scores` adds the index of a list among the lists with items.
+    first_list = list_numbers - (ops.cumsum(ops.cast(lists.has_items, "int32")) - 1)
+    rankings = _rank_lists(spec, lists, keys, [first_list] * len(spec.orders))
     return [
         (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
-        for metric, judged, values, weights in _computed(
-            spec, lists, spec.rankings(rankings)
+        for metric, judged, values, weights in _compute_metrics(
+            spec, lists, spec.cut_rankings(rankings)
         )
     ]
 
 
-def _lists_seen(spec: UpdateSpec, state: State) -> list[Tensor]:
-    """The number of lists seen before, for each order."""
+def _get_lists_seen(spec: UpdateSpec, state: State) -> list[Tensor]:
+    """Returns the number of lists seen before this batch, for each order."""
     if not state.is_stacked:
         return [state.lists_seen]
-    return [state.lists_seen[spec.order_of.index(i)] for i in range(len(spec.orders))]
+    return [
+        state.lists_seen[spec.order_indices.index(i)] for i in range(len(spec.orders))
+    ]
 
 
-def _in_orders(
+def _rank_lists(
     spec: UpdateSpec, lists: Lists, keys: Sequence[Tensor], first_lists: Sequence[Any]
 ) -> list[Ranking]:
-    """Lists ordered in each of several ways."""
+    """Returns a ranking of the lists for each order of the specification."""
     return [
         rank_by_scores(lists, key, first_list, order=order)
         for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
     ]
 
 
-class Computed(NamedTuple):
-    """What a metric computes for lists: values and weights, of shape `(batch,)`.
+class MetricValues(NamedTuple):
+    """Values and weights of lists that a metric has computed, of shape `(batch,)`.
 
-    The value of a list without relevant items is not to be used.
+    The value of a list without relevant items is undefined and must not be used.
     """
 
     metric: ListMetric
@@ -476,57 +516,63 @@ class Computed(NamedTuple):
     weights: Tensor
 
 
-def _computed(
+def _compute_metrics(
     spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]
-) -> list[Computed]:
-    """Computes metrics, which share the lists with the relevance of their items."""
+) -> list[MetricValues]:
+    """Computes metrics. Metrics with equal relevance share one `JudgedLists`."""
     shared: list[JudgedLists] = []
-    computed = []
+    metric_values = []
     for metric, ranking in zip(spec.metrics, rankings, strict=True):
-        relevance = metric._relevance_for(lists)
-        alike = (judged for judged in shared if judged.is_by(relevance))
-        judged = next(alike, None) or JudgedLists(lists, relevance)
+        relevance = metric._get_relevance(lists)
+        matching = (judged for judged in shared if judged.is_by(relevance))
+        judged = next(matching, None) or JudgedLists(lists, relevance)
         shared.append(judged)
-        values = checked_values(metric, judged, ranking)
+        values = compute_checked_values(metric, judged, ranking)
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
-        computed.append(Computed(metric, judged, values, weights))
-    return computed
+        metric_values.append(MetricValues(metric, judged, values, weights))
+    return metric_values
 
 
-def checked_values(metric: ListMetric, judged: JudgedLists, ranking: Ranking) -> Tensor:
-    """The values of a metric, checked and in the dtype of the lists."""
+def compute_checked_values(
+    metric: ListMetric, judged: JudgedLists, ranking: Ranking
+) -> Tensor:
+    """Returns the values of a metric, checked and cast to the dtype of the lists."""
     values = metric.compute(judged, ranking)
     dtype = getattr(values, "dtype", None)
     if dtype is None or keras.backend.standardize_dtype(dtype) != judged.dtype:
         values = values if values is None else ops.cast(values, judged.dtype)
-    expected = functools.partial(_expected, metric, judged)
+    expected = functools.partial(_describe_expected_values, metric, judged)
     check_returned(values, judged.has_items, expected)
     return values
 
 
-def _expected(metric: ListMetric, judged: JudgedLists) -> str:
-    """What a metric should return, for errors."""
+def _describe_expected_values(metric: ListMetric, judged: JudgedLists) -> str:
+    """Returns the part of an error message that says what `compute` should return."""
     return (
         f"`{type(metric).__name__}.compute` should return one value per list, of "
         f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
     )
 
 
-def _columns_of(
+def _stack_columns(
     lists: Lists, rankings: Sequence[Ranking], *, spec: UpdateSpec
 ) -> Tensor:
-    """What the lists add to the totals of all metrics: their columns (see `state`)."""
-    of_metrics = []
-    for metric, judged, values, weights in _computed(spec, lists, rankings):
+    """Computes metrics and returns their columns (see `keras_rank.state`), stacked."""
+    rows_by_metric = []
+    for metric, judged, values, weights in _compute_metrics(spec, lists, rankings):
         counts = judged.has_relevant
         if metric._weighs_empty_lists:
-            # With a weight of its own, an empty list is like any other.
+            # An empty list with its own weight counts like any other list.
             values = backend.where(counts, values, metric.empty_value)
             counts = lists.has_items
-        of_metrics.append([values, weights, counts, lists.has_items])
-    rows = of_metrics[0] if len(of_metrics) == 1 else _stacked(of_metrics)
+        rows_by_metric.append([values, weights, counts, lists.has_items])
+    rows = (
+        rows_by_metric[0]
+        if len(rows_by_metric) == 1
+        else _stack_metrics(rows_by_metric)
+    )
     values, weights, counts, has_items = rows
     values = backend.where(counts, values * weights, 0.0)
     library = backend.library_of(values)
@@ -534,18 +580,18 @@ def _columns_of(
     return columns
 
 
-def _stacked(of_metrics: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
-    """Stacks values, weights, counts, and whether lists have items, of metrics."""
-    rows = [x for column in zip(*of_metrics, strict=True) for x in column]
+def _stack_metrics(rows_by_metric: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
+    """Stacks the values, weights, counts and `has_items` of several metrics."""
+    rows = [x for column in zip(*rows_by_metric, strict=True) for x in column]
     columns = backend.library_of(rows[0]).stack(rows)
-    columns = ops.reshape(columns, (4, len(of_metrics), -1))
-    # Otherwise the formulas of all metrics would be computed for each product.
+    columns = ops.reshape(columns, (4, len(rows_by_metric), -1))
+    # XLA would compute all formulas again for each product without the barrier.
     values, weights, counts, has_items = ops.unstack(backend.fusion_barrier(columns), 4)
     return values, weights, counts > 0.0, has_items
 
 
-def with_columns(columns: Tensor, state: State) -> State:
-    """Returns the state with the columns of lists added, and those with items."""
+def add_columns(columns: Tensor, state: State) -> State:
+    """Returns the state with the columns of lists and the number of lists added."""
     if state.is_stacked and len(columns.shape) == 2:
         columns = columns[:, None]
     totals, remainders, added = add(state.totals, state.remainders, columns)

@@ -1,4 +1,4 @@
-"""Utilities that prepare lists for a metric, and export and merge its state."""
+"""Utilities to prepare lists for metrics, and to export and merge metric states."""
 
 from keras_rank.utils.list_inputs import (
     exclude_items,

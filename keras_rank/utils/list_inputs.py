@@ -1,4 +1,4 @@
-"""Prepares lists and relevance judgments for a metric."""
+"""Utilities to prepare lists and relevance judgments for metrics."""
 
 import itertools
 import numbers
@@ -34,9 +34,9 @@ def pad_lists(
 
     Either `group_sizes` or `group_ids` is required.
 
-    **Pass `padding_value=0` for features**, such as rows of shape `(rows, features)`:
-    what is not told is padded with -1, which is the label of padding, and is what
-    labels of subtopics, of the same shape, need.
+    **Pass `padding_value=0` for features**, such as rows of shape `(rows, features)`.
+    The default is -1, the label of padding: labels of subtopics have the same shape as
+    features, and need it.
 
     Args:
         values: array of shape `(rows,)` or `(rows, features)`: labels, scores or
@@ -44,20 +44,20 @@ def pad_lists(
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
         group_ids: array of shape `(rows,)`. The id of the list that each row belongs
-            to: its query id, or `qid` in svmlight files. Lists come in the order of
-            their first rows.
-        padding_value: number. The value that pads shorter lists: -1 for labels, whose
-            metrics then skip it, 0 for features, and any for scores. Defaults to -1,
-            whatever `values` are.
-        list_size: int. The size of all lists. Longer ones are truncated to their first
-            rows. Defaults to `None`: the size of the longest.
+            to, such as a query id, or `qid` in svmlight files. Lists are returned in
+            the order of their first rows.
+        padding_value: number. The value that pads shorter lists: -1 for labels, which
+            metrics ignore, 0 for features, and any number for scores. Defaults to -1
+            for all kinds of `values`.
+        list_size: int. The size of all lists. Longer lists are truncated to their first
+            rows. Defaults to `None`: the size of the longest list.
 
     Returns:
         A NumPy array of shape `(batch, list_size)` or `(batch, list_size, features)`.
 
     Raises:
-        ValueError: if neither or both of sizes and ids are given, they don't match the
-            rows, or an id is missing.
+        ValueError: if not exactly one of `group_sizes` and `group_ids` is given, it
+            does not match the rows, or an id is missing.
 
     Example:
 
@@ -73,7 +73,7 @@ def pad_lists(
     (2, 2, 2)
     """
     values = groups.rows_of("values", values)
-    group, place, lists, size = _places(len(values), group_sizes, group_ids)
+    group, position, num_lists, size = _locate_rows(len(values), group_sizes, group_ids)
     if not isinstance(padding_value, numbers.Real):
         raise ValueError(
             "`padding_value` should be a number. "
@@ -82,13 +82,13 @@ def pad_lists(
     if list_size is not None:
         size = check_positive("list_size", list_size, "a positive integer or None")
     dtype = values.dtype
-    # Integers stay integers if the padding is one.
+    # Integers stay integers if the padding value is an integer.
     if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
         fits = np.array_equal(values.astype("float32"), values)
         dtype = np.dtype("float32" if fits else "float64")
-    padded = np.full((lists, size, *values.shape[1:]), padding_value, dtype)
-    kept = place < size
-    padded[group[kept], place[kept]] = values[kept]
+    padded = np.full((num_lists, size, *values.shape[1:]), padding_value, dtype)
+    fits_list = position < size
+    padded[group[fits_list], position[fits_list]] = values[fits_list]
     return padded
 
 
@@ -99,16 +99,16 @@ def unpad_lists(
 
     Args:
         values: array of shape `(batch, list_size)` or `(batch, list_size, features)`.
-        group_sizes: as given to `pad_lists`.
-        group_ids: as given to `pad_lists`.
+        group_sizes: the argument of `pad_lists`.
+        group_ids: the argument of `pad_lists`.
 
     Returns:
         A NumPy array of shape `(rows,)` or `(rows, features)`, in the order of the
         rows.
 
     Raises:
-        ValueError: if neither or both of sizes and ids are given, their lists are not
-            as many as those of `values`, or lists were truncated.
+        ValueError: if not exactly one of `group_sizes` and `group_ids` is given, the
+            number of lists differs from that of `values`, or lists were truncated.
 
     Example:
 
@@ -117,50 +117,62 @@ def unpad_lists(
     array([0.5, 0.1, 0.2])
     """
     values = groups.rows_of("values", values)
-    group, place, lists, longest = _places(None, group_sizes, group_ids)
-    if values.ndim < 2 or len(values) != lists or values.shape[1] < longest:
+    group, position, num_lists, longest = _locate_rows(None, group_sizes, group_ids)
+    if values.ndim < 2 or len(values) != num_lists or values.shape[1] < longest:
         raise ValueError(
             "`values` should have the shape (batch, list_size, ...), with the number "
             "and size of the lists that the groups describe. "
-            f"Received: {lists} groups of up to {longest} rows, "
+            f"Received: {num_lists} groups of up to {longest} rows, "
             f"values.shape={values.shape}"
         )
-    rows: Array = values[group, place]
+    rows: Array = values[group, position]
     return rows
 
 
-def _places(
+def _locate_rows(
     rows: int | None, group_sizes: Any, group_ids: Any
 ) -> tuple[Array, Array, int, int]:
-    """The list of each row, its place in it, how many lists, and the longest size."""
-    group, place = groups.places(rows, group_sizes, group_ids)
-    lists, size = (int(x.max(initial=-1)) + 1 for x in (group, place))
-    # The last ones may be empty.
-    return group, place, lists if group_sizes is None else len(group_sizes), size
+    """Returns where each row is in padded lists, and the size of the padded lists.
+
+    Returns:
+        The index of the list of each row, the position of each row in the list, the
+        number of lists, and the size of the longest list.
+    """
+    group, position = groups.places(rows, group_sizes, group_ids)
+    num_lists, size = (int(x.max(initial=-1)) + 1 for x in (group, position))
+    # The last lists may be empty, so the number of lists is that of the sizes.
+    return (
+        group,
+        position,
+        num_lists if group_sizes is None else len(group_sizes),
+        size,
+    )
 
 
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     """Sets the scores of items to -inf, which means that they are not retrieved.
 
-    For example, items that the user has already seen are then not ranked. Scores at
-    every position may have more axes: `y_pred` the shape `(batch, time, items)`, and
-    ids the shape `(batch, time, n)`, or one of `keep` at each `(batch, time)`.
+    For example, items that the user has already seen are then not ranked. If a model
+    predicts scores at every position of a sequence, `y_pred` may have the shape
+    `(batch, time, items)`, `item_ids` the shape `(batch, time, n)`, and `keep` the
+    shape `(batch, time)` or `(batch, time, m)`.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
         item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude. Or a
-            sparse matrix of SciPy of shape `(batch, items)`, whatever values it stores.
-        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or such a matrix.
-            Items that keep their scores even if they are in `item_ids`, such as the
-            targets.
+            sparse matrix of SciPy of shape `(batch, items)`, whose stored entries are
+            the items to exclude, whatever their values.
+        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or a sparse
+            matrix. Items that keep their scores even if they are in `item_ids`, such as
+            the targets.
 
     Returns:
         A tensor of the shape of `y_pred`.
 
     Raises:
-        ValueError: if shapes don't match, or an id is not below the number of items. In
-            compiled code, such an id is ignored. Or if `item_ids` is a dense matrix
-            with a column for each item, which compiled code reads as ids.
+        ValueError: if shapes don't match, an id is not below the number of items, or
+            `item_ids` is a dense matrix with a column for each item. Compiled code
+            ignores ids that are too large, and reads such a matrix as ids.
 
     Example:
 
@@ -173,45 +185,47 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     axes, items = scores.shape[:-1], scores.shape[-1] if scores.shape else None
     ids = [to_ids("item_ids", item_ids, items, in_model=True)]
     if keep is not None:
-        kept = to_ids("keep", keep, items, in_model=True)
-        ids.append(kept[..., None] if len(kept.shape) == len(axes) else kept)
-    for name, each in zip(("item_ids", "keep"), ids, strict=False):
-        if not (axes and sizes_agree(axes, each.shape[:-1])):
+        keep_ids = to_ids("keep", keep, items, in_model=True)
+        ids.append(
+            keep_ids[..., None] if len(keep_ids.shape) == len(axes) else keep_ids
+        )
+    for name, x in zip(("item_ids", "keep"), ids, strict=False):
+        if not (axes and sizes_agree(axes, x.shape[:-1])):
             raise ValueError(
                 "`y_pred` should have the shape (batch, items) or (batch, time, "
                 f"items), and `{name}` the shape (batch, n) or (batch, time, n). "
                 f"Received: y_pred.shape={tuple(scores.shape)}, "
-                f"{name}.shape={tuple(each.shape)}"
+                f"{name}.shape={tuple(x.shape)}"
             )
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = ranked_as(scores)
     if len(axes) == 1:
-        return backend.enter(_excluded, scores, *ids)
-    # Each position is a list of its own.
+        return backend.enter(_exclude, scores, *ids)
+    # Each position of a sequence becomes a separate list.
     lists = [ops.reshape(x, (-1, size_of(x, -1))) for x in (scores, *ids)]
-    return ops.reshape(backend.enter(_excluded, *lists), ops.shape(scores))
+    return ops.reshape(backend.enter(_exclude, *lists), ops.shape(scores))
 
 
-def _excluded(scores: Tensor, ids: Tensor, kept: Tensor | None = None) -> Tensor:
+def _exclude(scores: Tensor, ids: Tensor, keep_ids: Tensor | None = None) -> Tensor:
     items = size_of(scores, 1)
-    columns = _columns_of("item_ids", ids, items)
+    columns = _find_columns("item_ids", ids, items)
     excluded = columns >= 0
-    if kept is not None:
-        kept = _columns_of("keep", kept, items)
-        is_kept = ops.any(columns[:, :, None] == kept[:, None, :], axis=2)
+    if keep_ids is not None:
+        keep_columns = _find_columns("keep", keep_ids, items)
+        is_kept = ops.any(columns[:, :, None] == keep_columns[:, None, :], axis=2)
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
-    # Padding is written to an extra column, which is cut off.
+    # Padding is written to an extra column, which is then removed.
     columns = backend.where(excluded, columns, items)
-    # Not `ops.arange`, as the size of the batch may not be known.
+    # The size of the batch may be unknown, so `ops.arange` can't number the rows.
     rows = ops.cumsum(ops.ones_like(columns), axis=0) - 1
-    places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
-    nothing = ops.cast(ops.zeros_like(places[:, 0]), scores.dtype) + float("-inf")
+    indices = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
+    updates = ops.cast(ops.zeros_like(indices[:, 0]), scores.dtype) + float("-inf")
     widened = ops.pad(scores, [(0, 0), (0, 1)])
-    return ops.scatter_update(widened, places, nothing)[:, :-1]
+    return ops.scatter_update(widened, indices, updates)[:, :-1]
 
 
-def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
-    """Ids of items as int32, with -1 for all that are none."""
+def _find_columns(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
+    """Returns ids as int32 column indices, with -1 for ids that are not items."""
     ids = checked_ids(ids, argument=argument, items=items)
     is_item = ops.logical_and(are_items(ids, items), ids >= 0)
     return ops.cast(backend.where(is_item, ids, -1), "int32")
@@ -220,19 +234,19 @@ def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
 def mask_labels(labels: Any, mask: Any) -> Tensor:
     """Sets labels to -1, which means padding, where the mask is False.
 
-    Keras passes only labels to the metrics of `compile`, so this is a way to pass a
-    mask. Keras's own losses would train on -1: use a loss that masks it, such as those
-    of keras-rs.
+    Keras passes only labels to the metrics of `compile`, so the labels have to contain
+    the mask. Keras's own losses would train on -1: use a loss that masks it, such as
+    the losses of keras-rs.
 
     Args:
         labels: tensor of shape `(list_size,)` or `(batch, list_size)`, or
             `(batch, list_size, subtopics)`.
-        mask: tensor of the same shape, but without subtopics. False where there is no
-            item.
+        mask: tensor of the same shape, but without subtopics. It is False where there
+            is no item.
 
     Returns:
-        A tensor of the shape of the labels: of the integers that were given, or of
-        floats.
+        A tensor of the shape of the labels. Signed integers keep their dtype. Other
+        labels become floats.
 
     Example:
 
@@ -243,12 +257,12 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     """
     given = look("labels", labels)
     if given.form == "array" and given.numbers.dtype.kind in "iu":
-        # Before JAX makes floats of them.
+        # Large labels are checked before JAX converts them to floats.
         check_told_apart(given)
     labels = as_tensor(given.tensor(in_model=True))
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
-        # Which have no -1.
+        # Bool and unsigned dtypes can't hold -1.
         labels = ops.cast(labels, "float32")
     mask = ops.cast(to_tensor("mask", mask, in_model=True), "bool")
     if len(labels.shape) == 3 and len(mask.shape) == 2:
@@ -261,7 +275,7 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"
         )
-    # A copy, also where nothing is masked.
+    # The result is a copy, even if the mask is True everywhere.
     return ops.copy(backend.where(mask, labels, -1.0))
 
 
@@ -271,18 +285,19 @@ def targets_from_qrels(
     """Turns relevance judgments into graded targets, in the order of the queries.
 
     The result can be passed to `keras_rank.catalogue` as `targets`, and to metrics with
-    `sparse_labels=True` as `y_true`. Items with grades of 0 or less are no targets. A
-    relevant item that is not in `item_ids` has the id -2: it is never found, but counts
-    in the ideal and among the relevant items, as in trec_eval. A warning says how many
-    there are, and another one names queries without judgments, which have no targets.
+    `sparse_labels=True` as `y_true`. Items with grades of 0 or less are not targets. A
+    relevant item that is not in `item_ids` has the id -2: it is never retrieved, but
+    counts in the ideal and among the relevant items, as in trec_eval. One warning
+    contains the number of such items. Another warning names queries without judgments,
+    which have no targets.
 
     Args:
         qrels: the judgments: a dict `{query: {item: grade}}`. With the extra
             `evaluation` installed, also a table or file that
             `keras_rank.evaluation.evaluate_run` reads as `qrels`, such as TREC files,
-            the TSV of BEIR, or `{query: [items]}`. Ids in text files are text.
-        query_ids: the id of each query, in the order of their embeddings.
-        item_ids: the id of each item, in the order of their embeddings.
+            the TSV of BEIR, or `{query: [items]}`. Ids in text files are strings.
+        query_ids: the id of each query, in the order of the query embeddings.
+        item_ids: the id of each item, in the order of the item embeddings.
 
     Returns:
         A dict of arrays of shape `(queries, targets)`: `"ids"`, which are indices
@@ -302,19 +317,19 @@ def targets_from_qrels(
     ([[1, 0], [0, -1]], [[1.0, 1.0], [2.0, -1.0]])
     """
     queries, items = (
-        _column_positions("query_ids", query_ids),
-        _column_positions("item_ids", item_ids),
+        _index_by_id("query_ids", query_ids),
+        _index_by_id("item_ids", item_ids),
     )
     grades: dict[Any, dict[Any, float]] = {}
-    for query, item, grade in _judgments(qrels):
-        grades.setdefault(query, {})[item] = _number(query, item, grade)
+    for query, item, grade in _iterate_judgments(qrels):
+        grades.setdefault(query, {})[item] = _check_grade(query, item, grade)
     unknown = [query for query in grades if query not in queries]
     if unknown:
         raise ValueError(
             "`qrels` should judge queries of `query_ids` only. Received: judgments of "
-            f"other queries ({len(unknown)}): {_some(unknown)}"
+            f"other queries ({len(unknown)}): {_format_first(unknown)}"
         )
-    _warn_of(
+    _warn_about_ids(
         [query for query in queries if query not in grades],
         "`query_ids` without judgments",
         "Unlike trec_eval, which leaves them out, metrics count them as lists without "
@@ -323,17 +338,17 @@ def targets_from_qrels(
     relevant = [
         {x: g for x, g in grades.get(q, {}).items() if g > 0.0} for q in queries
     ]
-    # Where nothing is relevant, what is judged tells whether the ids are of one kind.
-    sought = relevant if any(relevant) else grades.values()
-    named = dict.fromkeys(itertools.chain(*sought))
-    missing = [item for item in named if item not in items]
-    if named and len(missing) == len(named):
+    # If no item is relevant, all judged items show whether `item_ids` matches `qrels`.
+    expected = relevant if any(relevant) else grades.values()
+    expected_items = dict.fromkeys(itertools.chain(*expected))
+    missing = [item for item in expected_items if item not in items]
+    if expected_items and len(missing) == len(expected_items):
         raise ValueError(
             "`item_ids` should have relevant items of `qrels`. Received: "
-            f"{_some(items)}, and none of the {len(missing)} of `qrels`, "
-            f"{_some(missing)}"
+            f"{_format_first(items)}, and none of the {len(missing)} of `qrels`, "
+            f"{_format_first(missing)}"
         )
-    _warn_of(
+    _warn_about_ids(
         missing if any(relevant) else [],
         "Relevant items of `qrels` that are not in `item_ids`",
         "They are never found, but count in the ideal.",
@@ -346,32 +361,33 @@ def targets_from_qrels(
     return {"ids": ids, "labels": labels}
 
 
-def _column_positions(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
-    """The index of each id."""
+def _index_by_id(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
+    """Returns the index of each id, and raises if an id is repeated."""
     if isinstance(ids, str | bytes):
         raise ValueError(
             f"`{argument}` should be a sequence of ids. Received: a single id, {ids!r}"
         )
-    # Scalars of pyarrow and torch are not equal to the values of Python in `qrels`.
+    # Scalars of pyarrow and torch are not equal to the Python values in `qrels`.
     convert = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
     values = convert() if convert else ids
     try:
-        places, size = {x: i for i, x in enumerate(values)}, len(values)
+        indices, size = {x: i for i, x in enumerate(values)}, len(values)
     except TypeError as error:
         raise ValueError(
             f"`{argument}` should be a sequence of ids that can be keys of a dict, "
             f"such as strings. Received: {reprlib.repr(values)} ({error})"
         ) from error
-    if len(places) < size:
-        twice = [x for i, x in enumerate(values) if places[x] != i]
+    if len(indices) < size:
+        repeated = [x for i, x in enumerate(values) if indices[x] != i]
         raise ValueError(
-            f"`{argument}` should hold each id once. Received: {_some(twice)} twice"
+            f"`{argument}` should hold each id once. Received: "
+            f"{_format_first(repeated)} twice"
         )
-    return places
+    return indices
 
 
-def _judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
-    """Returns queries, items and grades."""
+def _iterate_judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
+    """Returns an iterable of queries, items and grades."""
     is_dict = isinstance(qrels, Mapping)
     paths = qrels if isinstance(qrels, list | tuple) and qrels else [qrels]
     are_files = all(isinstance(path, str | os.PathLike) for path in paths)
@@ -380,7 +396,7 @@ def _judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
             (q, item, x) for q, grades in qrels.items() for item, x in grades.items()
         )
     if is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
-        # It needs DuckDB.
+        # The module needs DuckDB, so it is imported only here.
         from keras_rank.reading.runs import judgments_of
 
         columns = judgments_of(qrels).to_pydict().values()
@@ -396,17 +412,17 @@ def _judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
     )
 
 
-def _number(query: Any, item: Any, grade: Any) -> float:
-    """Returns a grade as a float. Raises unless it is a finite number."""
-    is_odd = isinstance(grade, str | bytes | complex | np.complexfloating)
-    is_odd |= getattr(grade, "shape", ()) != ()
+def _check_grade(query: Any, item: Any, grade: Any) -> float:
+    """Returns a grade as a float, and raises unless it is a finite number."""
+    is_invalid = isinstance(grade, str | bytes | complex | np.complexfloating)
+    is_invalid |= getattr(grade, "shape", ()) != ()
     try:
-        number = np.nan if is_odd else float(grade)
+        number = np.nan if is_invalid else float(grade)
     except (TypeError, ValueError):
         number = np.nan
-    is_odd |= isinstance(grade, int | np.integer) and abs(int(grade)) >= 2**53
-    # Labels are of float32.
-    if is_odd or not abs(number) <= LARGEST_NUMBER:
+    is_invalid |= isinstance(grade, int | np.integer) and abs(int(grade)) >= 2**53
+    # Labels are float32, so larger grades would become infinite.
+    if is_invalid or not abs(number) <= LARGEST_NUMBER:
         raise ValueError(
             "`qrels` should have finite numbers as grades, and integers below 2**53. "
             f"Received: {grade!r} for the item {item!r} of the query {query!r}"
@@ -414,12 +430,15 @@ def _number(query: Any, item: Any, grade: Any) -> float:
     return number
 
 
-def _warn_of(some: Sequence[Any], which: str, what: str) -> None:
-    if some:
-        warnings.warn(f"{which} ({len(some)}): {_some(some)}. {what}", stacklevel=3)
+def _warn_about_ids(ids: Sequence[Any], subject: str, consequence: str) -> None:
+    """Warns about ids, if there are any."""
+    if ids:
+        warnings.warn(
+            f"{subject} ({len(ids)}): {_format_first(ids)}. {consequence}", stacklevel=3
+        )
 
 
-def _some(ids: Collection[Any]) -> str:
-    """Names the first few."""
-    shown = map(repr, itertools.islice(ids, 3))
-    return ", ".join(shown) + ", ..." * (len(ids) > 3)
+def _format_first(ids: Collection[Any]) -> str:
+    """Returns the first three ids as text."""
+    first = map(repr, itertools.islice(ids, 3))
+    return ", ".join(first) + ", ..." * (len(ids) > 3)

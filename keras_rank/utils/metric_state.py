@@ -1,4 +1,4 @@
-"""Exports the state of a metric, and merges states."""
+"""Utilities to export and merge the states of metrics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,10 +16,11 @@ from keras_rank.metrics.base import ScoreMetric
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the state of a metric as NumPy arrays, to be sent or saved.
 
-    `merge_state` adds it to another metric, in another process, on another machine or
-    another backend. The keys start with the name of the metric: `"ndcg_at_10/totals"`
-    and `"ndcg_at_10/remainders"` hold the sums, `"ndcg_at_10/lists_seen"` the number of
-    lists. A group exports the states of all its members.
+    `merge_state` adds the state to another metric, which may be in another process, on
+    another machine or on another backend. The keys start with the name of the metric:
+    `"ndcg_at_10/totals"` and `"ndcg_at_10/remainders"` hold the sums, and
+    `"ndcg_at_10/lists_seen"` holds the number of lists. For a group, the result has the
+    states of all members.
 
     Args:
         metric: a ranking metric, or a group.
@@ -37,21 +38,22 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     """
     if isinstance(metric, ScoreMetric):
         metric._check_has_sums("export_state", reads=True)
-    return _exported(metric)
+    return _export(metric)
 
 
-def _exported(metric: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the state of a metric, also that of one which was given to a group."""
+def _export(metric: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the state of a metric, even if the metric was passed to a group."""
     return {
         name: np.array(ops.convert_to_numpy(variable)[index])
-        for name, (variable, index) in _places(metric).items()
+        for name, (variable, index) in _locate_parts(metric).items()
     }
 
 
-def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
-    """The variables, and what indexes the part of each member, by names.
+def _locate_parts(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
+    """Returns the variable and the index of each part of the state, by name.
 
-    Unlike paths, the names are the same in any process.
+    The members of a group share variables, so each member has an index. The names are
+    the same in every process, which the paths of variables are not.
     """
     if not isinstance(metric, RankingMetrics):
         if isinstance(metric, ScoreMetric):
@@ -61,7 +63,7 @@ def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
         f"{metric.prefix}{member.name}/{variable.name}": (variable, index)
         for member in metric.members
         for variable, index in [
-            *metric._sums_of(member),
+            *metric._find_sums(member),
             *((variable, ...) for variable in member.variables),
         ]
     }
@@ -71,24 +73,25 @@ def merge_state(
     metric: keras.metrics.Metric,
     others: Iterable[keras.metrics.Metric | Mapping[str, np.ndarray[Any, Any]]],
 ) -> keras.metrics.Metric:
-    """Adds the states of other metrics to that of a metric.
+    """Adds the states of other metrics to the state of a metric.
 
-    The result is exactly that of one metric that has seen all lists, such as those of
-    workers on other machines.
+    The result is exactly that of a single metric which has been updated with all lists.
+    The other metrics may be those of workers on other machines, for example.
 
     Args:
         metric: a ranking metric, or a group. It is updated.
         others: list of metrics of the same class and configuration, except for names
-            and seeds, or of states that `export_state` returned for metrics of the same
-            names. A state holds names and sums, but no configuration, such as a gain
-            or a discount: make sure that its metric had the same one.
+            and seeds, or list of states that `export_state` returned for metrics of the
+            same names. A state holds names and sums, but no configuration, such as a
+            gain or a discount: make sure that the exported metric had the same
+            configuration.
 
     Returns:
         The metric.
 
     Raises:
-        ValueError: if a metric has another class or configuration, a state has other
-            names or shapes, or `others` is not a list.
+        ValueError: if a metric has a different class or configuration, a state has
+            different names or shapes, or `others` is not a list.
 
     Example:
 
@@ -108,32 +111,37 @@ def merge_state(
             "`others` should be a list of metrics or states. Received: a single "
             f"{type(others).__name__}"
         )
-    # All are checked and copied before any is added.
-    states = [_values(metric, other) for other in others]
-    places = _places(metric)
-    variables = {id(variable): variable for variable, _ in places.values()}.values()
+    # All states are checked and copied before any state is added.
+    states = [_read_values(metric, other) for other in others]
+    parts = _locate_parts(metric)
+    variables = {id(variable): variable for variable, _ in parts.values()}.values()
     if isinstance(metric, ScoreMetric):
-        metric._was_given = False
+        metric._has_group_copy = False
     for values in states:
         added = {id(x): np.zeros_like(ops.convert_to_numpy(x)) for x in variables}
-        for (variable, index), value in zip(places.values(), values, strict=True):
+        for (variable, index), value in zip(parts.values(), values, strict=True):
             added[id(variable)][index] = value
-        new_values = [_sum_of(x, added[id(x)]) for x in variables]
+        new_values = [_add(x, added[id(x)]) for x in variables]
         for variable, new_value in zip(variables, new_values, strict=True):
             variable.assign(new_value)
     return metric
 
 
-def _sum_of(variable: keras.Variable, value: np.ndarray[Any, Any]) -> Tensor:
+def _add(variable: keras.Variable, value: np.ndarray[Any, Any]) -> Tensor:
+    """Returns the sum of a variable and a value."""
     added = ops.convert_to_tensor(value, variable.dtype)
     is_totals = tuple(variable.shape)[: len(state.SHAPE)] == state.SHAPE
     return state.merge(variable.value, added) if is_totals else variable + added
 
 
-def _values(metric: Any, other: Any) -> list[Any]:
-    """Returns the values to add to the variables of a metric, in their order."""
+def _read_values(metric: Any, other: Any) -> list[Any]:
+    """Returns the values of another metric or state, in the order of `_locate_parts`.
+
+    Raises:
+        ValueError: if the other metric or state does not match the metric.
+    """
     if isinstance(other, Mapping):
-        expected = {name: value.shape for name, value in _exported(metric).items()}
+        expected = {name: value.shape for name, value in _export(metric).items()}
         received = {name: np.shape(value) for name, value in other.items()}
         if received != expected:
             is_old = any(
@@ -153,20 +161,22 @@ def _values(metric: Any, other: Any) -> list[Any]:
             f"{type(other).__name__}"
         )
     # Names and seeds may differ.
-    mine, its = (_without_names_and_seeds(x.get_config()) for x in (metric, other))
-    if type(metric) is not type(other) or mine != its:
+    config, other_config = (
+        _drop_names_and_seeds(x.get_config()) for x in (metric, other)
+    )
+    if type(metric) is not type(other) or config != other_config:
         raise ValueError(
             "`others` should be metrics of the same class and configuration as "
-            f"`metric`, {type(metric).__name__} with {mine}. "
-            f"Received: {type(other).__name__} with {its}"
+            f"`metric`, {type(metric).__name__} with {config}. "
+            f"Received: {type(other).__name__} with {other_config}"
         )
     return list(export_state(other).values())
 
 
-def _without_names_and_seeds(config: Any) -> Any:
+def _drop_names_and_seeds(config: Any) -> Any:
     if isinstance(config, list):
-        return [_without_names_and_seeds(part) for part in config]
+        return [_drop_names_and_seeds(part) for part in config]
     if not isinstance(config, dict):
         return config
     items = ((k, v) for k, v in config.items() if k not in ("name", "seed"))
-    return {key: _without_names_and_seeds(value) for key, value in items}
+    return {key: _drop_names_and_seeds(value) for key, value in items}

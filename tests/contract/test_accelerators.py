@@ -1,6 +1,6 @@
-"""Compiled for an accelerator, code has no branch: as it is traced on a CPU.
+"""Compiled code for accelerators: no branches, loops, gathers or scatters.
 
-That its numbers are those of eager code, `test_ways.py` says.
+The code is traced on a CPU. `test_code_paths.py` tests its values.
 """
 
 import itertools
@@ -13,16 +13,16 @@ import pytest
 from keras import ops
 from registry import CASES, FIRST_CASES
 from strategies import BATCH, LIST_SIZE
-from test_ways import dense_batch, pretend_accelerator, pretend_tpu, sparse_batch
+from test_code_paths import dense_batch, pretend_accelerator, pretend_tpu, sparse_batch
 
 from keras_rank import metrics
 from keras_rank.metrics import NDCG, RankingMetrics
 
 BACKEND = keras.backend.backend()
-# Their formulas go through the items one by one, or search for each one.
+# The formulas of these metrics loop over the items, or search for each item.
 PAIRS = (metrics.KendallTau, metrics.PairwiseAccuracy, metrics.SpearmanCorrelation)
 LOOP = (metrics.ExpectedReciprocalRank, *PAIRS)
-# What an item gains for its subtopics depends on those above it.
+# The gain of an item for its subtopics depends on the items above it.
 LOOP_ALONG_RANKS = (
     metrics.AlphaDCG,
     metrics.AlphaNDCG,
@@ -31,14 +31,15 @@ LOOP_ALONG_RANKS = (
 )
 
 pytestmark = [
-    # What XLA's optimizer for a CPU does says nothing of accelerators.
+    # XLA's optimizer for CPUs does not predict its optimizer for accelerators, so these
+    # tests are not marked as `optimized`.
     pytest.mark.programs,
     pytest.mark.skipif(BACKEND == "numpy", reason="nothing is compiled on NumPy"),
 ]
 
 
 def lowered(metric, batch, platform):
-    """The program of an update, as XLA gets it for a device that need not be here."""
+    """Returns the program of an update for a platform, which need not be present."""
     import jax
 
     variables = [variable.value for variable in metric.variables]
@@ -48,8 +49,8 @@ def lowered(metric, batch, platform):
 
 @pytest.mark.compiles_long
 @pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
-def test_a_tpu_gathers_and_scatters_nothing(monkeypatch):
-    """It takes fifteen cycles for each entry. Loops gather one item of each list."""
+def test_tpu_programs_have_no_gather_or_scatter(monkeypatch):
+    """A gather takes fifteen cycles per entry. Loops gather one item of each list."""
     import jax
 
     pretend_tpu(monkeypatch)
@@ -65,7 +66,7 @@ def test_a_tpu_gathers_and_scatters_nothing(monkeypatch):
 
 
 def update_of(case, **arguments):
-    """One compiled update, of shapes that are known, and its inputs."""
+    """Returns a metric and a batch of known shapes for its update."""
     metric = case.make(**arguments)
     rng = np.random.default_rng(0)
     batch = [ops.convert_to_tensor(x) for x in dense_batch(rng, LIST_SIZE, 5)]
@@ -76,7 +77,7 @@ def update_of(case, **arguments):
 
 
 def all_updates():
-    """Each metric in some way, and NDCG in each."""
+    """Yields each metric with some arguments, and NDCG with all combinations."""
     for case in FIRST_CASES:
         yield case, {"k": 3, "shuffle_ties": "average"}
         if case.metric.takes_sparse_labels:
@@ -84,8 +85,8 @@ def all_updates():
             yield case, {"k": k, "sparse_labels": True}
     ndcg = next(case for case in CASES if case.metric is NDCG)
     names = "shuffle_ties", "k", "sparse_labels"
-    for how in itertools.product((True, False, "average"), (3, None), (False, True)):
-        yield ndcg, dict(zip(names, how, strict=True))
+    for values in itertools.product((True, False, "average"), (3, None), (False, True)):
+        yield ndcg, dict(zip(names, values, strict=True))
 
 
 @pytest.mark.compiles_long
@@ -104,26 +105,26 @@ UPDATES = [(False, 3, "average"), (False, None, True)]
 UPDATES += [(True, 3, True), (True, None, "average")]
 
 
-@compiled.in_one_graph
+@compiled.requires_full_graph
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
 @pytest.mark.parametrize(("sparse_labels", "k", "shuffle_ties"), UPDATES)
-def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
-    """`fullgraph` is an error where a value decides what to compute."""
+def test_torch_updates_are_one_graph(sparse_labels, k, shuffle_ties, rng):
+    """`fullgraph` raises an error if control flow depends on a value."""
     import torch
 
-    # Or it would give up after a few graphs, and run the rest as it is.
+    # Without a reset, torch stops compiling after a few graphs and runs eager code.
     torch.compiler.reset()
     cases = FIRST_CASES
     if (k, shuffle_ties) != (3, "average"):
-        # Tracing formulas takes longest, and these are the same for any order.
+        # Tracing formulas takes longest, and they are equal for all orders.
         few = NDCG, metrics.MeanAveragePrecision
         cases = [case for case in cases if case.metric in few]
-    how = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
+    options = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
     eager, in_graph = (
-        RankingMetrics([case.make(**how) for case in cases]) for _ in range(2)
+        RankingMetrics([case.make(**options) for case in cases]) for _ in range(2)
     )
-    # Few items, as each one of a loop is traced; more than targets.
+    # Few items, as each step of a loop is traced, but more items than targets.
     batch = sparse_batch(rng, 6, 3) if sparse_labels else dense_batch(rng, 4, 3)
     batch = list(map(torch.as_tensor, batch))
     update = torch.compile(
@@ -134,8 +135,8 @@ def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
     )
     update(*batch)
     expected = keras.tree.map_structure(float, eager(*batch))
-    found = keras.tree.map_structure(float, in_graph.result())
-    assert found == pytest.approx(expected, abs=2e-6)
+    values = keras.tree.map_structure(float, in_graph.result())
+    assert values == pytest.approx(expected, abs=2e-6)
 
 
 @pytest.mark.compiles_long
@@ -149,8 +150,8 @@ def test_updates_lower_for_accelerators(monkeypatch):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="a test of TensorFlow")
 @pytest.mark.parametrize("k", [3, None])
-def test_the_plain_path_computes_no_whole_numbers(k, rng):
-    """The CUDA build has no kernels for such: outside XLA they run on the host."""
+def test_tensorflow_updates_compute_no_integers(k, rng):
+    """TensorFlow has no CUDA kernels for integers: outside XLA they run on the host."""
     import tensorflow as tf
 
     on_host = {"Mul", "AddV2", "Sub", "Maximum", "Minimum", "Less", "Cumsum"}

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 from arrays import array, assert_close, assert_equal
-from compiled import WAYS
+from compiled import COMPILERS
 from keras import ops
 from registry import FIRST_CASES
 
@@ -41,8 +41,12 @@ class WithDepth(metrics.RankingMetric):
 
 FUNCTIONS = [getattr(functional, name) for name in functional.__all__]
 CLASSES = [metrics.RankingMetric, *(case.metric for case in FIRST_CASES), WithDepth]
-OF_EXPOSURE = [metrics.Coverage, metrics.Gini, metrics.Personalization]
-OF_EXPOSURE += [metrics.Novelty, metrics.AveragePopularity, metrics.IntraListDiversity]
+EXPOSURE_METRICS = [metrics.Coverage, metrics.Gini, metrics.Personalization]
+EXPOSURE_METRICS += [
+    metrics.Novelty,
+    metrics.AveragePopularity,
+    metrics.IntraListDiversity,
+]
 
 
 def needed(make):
@@ -57,7 +61,7 @@ def needed(make):
     }
 
 
-@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *OF_EXPOSURE])
+@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *EXPOSURE_METRICS])
 def test_an_unknown_keyword_is_a_type_error(make):
     with pytest.raises(TypeError, match="unexpected keyword argument 'topn'"):
         make(**needed(make), topn=10)
@@ -89,7 +93,7 @@ def test_functions_check_arguments_that_equal_valid_ones(valid, wrong):
         functional.precision([[1, 0]], [[0.2, 0.1]], **wrong)
 
 
-@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *OF_EXPOSURE])
+@pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *EXPOSURE_METRICS])
 def test_arguments_after_k_are_keyword_only(make):
     parameters = inspect.signature(make).parameters.values()
     positional = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
@@ -242,7 +246,7 @@ def test_discounts_that_do_not_grow():
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", COMPILERS)
 def test_a_discount_in_a_program_of_the_users(way):
     """Where ranks have no values, it is not looked at."""
 
@@ -254,7 +258,7 @@ def test_a_discount_in_a_program_of_the_users(way):
         torch = pytest.importorskip("torch")
         torch.compiler.reset()
     batch = [ops.convert_to_tensor([x]) for x in ([0.0, 1.0], [1.0, 2.0])]
-    assert float(compiled.function(way, value)(*batch)[0]) == 1.0
+    assert float(compiled.compile_function(way, value)(*batch)[0]) == 1.0
 
 
 def test_strings_name_the_functions():
@@ -373,15 +377,17 @@ def test_a_function_draws_only_to_shuffle_ties():
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_a_traced_function_without_a_seed_leaves_the_generator_as_it_is(way):
     """It shuffles by the state of Python's generator, also with constant inputs."""
     labels, scores = ops.convert_to_tensor([[1.0, 0.0, 0.0]]), ops.ones((1, 3))
     keras.utils.set_random_seed(1)
     expected = array(keras.random.uniform((2,)))
     keras.utils.set_random_seed(1)
-    function = compiled.function(way, lambda x: functional.ndcg(labels, x))
-    constant = compiled.function(way, lambda x: x + functional.ndcg(labels, scores))
+    function = compiled.compile_function(way, lambda x: functional.ndcg(labels, x))
+    constant = compiled.compile_function(
+        way, lambda x: x + functional.ndcg(labels, scores)
+    )
     first = array(function(scores))
     np.testing.assert_array_equal(first, array(function(scores)))
     assert array(constant(0.0 * scores)).min() == first.min()
@@ -689,7 +695,7 @@ def test_ties_that_a_metric_can_not_have_later():
 
 
 def test_symbolic_tensors_have_no_values():
-    """A layer computes with them: `test_programs` does so in one."""
+    """A layer computes with them: `test_jax_programs.py` does so in one."""
     symbolic = keras.KerasTensor((None, 3))
     labels, scores = [[1, 0, 0]], [[3, 1, 2]]
     coverage = metrics.Coverage(k=1, items=3)

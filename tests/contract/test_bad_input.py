@@ -186,7 +186,7 @@ def update_errors():
         (np.array([2**64 - 1, 0], "uint64"), "ids below the number of items"),
         ([[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
         (LABELS > 1, "ids of items. If it has a flag for each"),
-        # `test_ids.py` has more that is one-hot.
+        # `test_item_ids.py` has more that is one-hot.
         *((labels, ONE_HOT) for labels in (np.eye(2, 4), np.eye(2, 4)[:, :, None])),
     ]:
         yield sparse, {"labels": labels}, f"`y_true` should hold {message}"
@@ -419,7 +419,7 @@ def values_of(case, shuffle_ties, way=None):
     def values(labels, scores, weights, mask):
         return case.values({"labels": labels, "mask": mask}, scores, weights, **make)
 
-    function = compiled.function(way, values) if way else values
+    function = compiled.compile_function(way, values) if way else values
     return array(function(*map(ops.convert_to_tensor, BATCH)))
 
 
@@ -428,7 +428,7 @@ def meant_value(case, row, ties):
     # Beyond it an item is all that counts, and Python's numbers overflow.
     largest = 1000.0 if case.relevance is oracle.exponential else 1e18
     labels = np.minimum(row["labels"], largest)
-    items = oracle.items_of(labels, row["scores"], row["weights"], row["mask"])
+    items = oracle.make_items(labels, row["scores"], row["weights"], row["mask"])
     if case.list_weight(items) is None:
         return NAN if case.leaves_out_empty or not items else 0.0
     return case.oracle_value(items, k=3, ties=ties)
@@ -446,14 +446,14 @@ def test_junk_has_the_value_of_what_it_means(case):
 
 @pytest.mark.optimized
 @pytest.mark.parametrize("case", [JUDGED[0], JUDGED[-1]], ids=str)
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_junk_has_the_same_value_in_compiled_code(case, way):
     expected = values_of(case, "average")
     assert_close(values_of(case, "average", way), expected, atol=2e-6)
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
     """Values can't be seen there: a label counts as the largest, an id as not found."""
 
@@ -465,20 +465,20 @@ def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
     labels = np.array([[9.0, 0.0, 0.0, 0.0], [1.0, INF, 1.0, 0.0]], "float32")
     ids = np.array([[4.0, 0.0], [1.5, -1.0]], "float32")
     inputs = map(ops.convert_to_tensor, (labels, ids, SCORES))
-    found, recalls = compiled.function(way, values)(*inputs)
+    found, recalls = compiled.compile_function(way, values)(*inputs)
     errs = functional.expected_reciprocal_rank(np.minimum(labels, 4.0), SCORES, k=3)
     assert_close(found, errs, rtol=1e-6)
     assert_equal(recalls, [0.5, 0.0])
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_weights_above_the_limit_are_capped_in_compiled_code(way):
     def values(weights):
         return functional.dcg(LABELS, SCORES, sample_weight=weights, seed=1)
 
     weights = np.array([[1e30, 1.0, INF, 2.0]] * len(LABELS), "float32")
-    found = compiled.function(way, values)(ops.convert_to_tensor(weights))
+    found = compiled.compile_function(way, values)(ops.convert_to_tensor(weights))
     assert_close(found, values(np.minimum(weights, 2.0**50)), rtol=1e-6)
 
 
@@ -497,7 +497,7 @@ def ndcg(labels, scores, weights=None):
 def oracle_ndcg(labels, scores, *weights_and_mask):
     rows = zip(labels, scores, *weights_and_mask, strict=True)
     return [
-        oracle.value(oracle.ndcg, oracle.items_of(*row), 3, "shuffle", 1, number)
+        oracle.value(oracle.ndcg, oracle.make_items(*row), 3, "shuffle", 1, number)
         for number, row in enumerate(rows)
     ]
 

@@ -1,4 +1,4 @@
-"""The best candidates: those of the full matrix of scores, in the order of ranks."""
+"""`catalogue.top_k`: the best candidates, compared with the full matrix of scores."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from arrays import values_of
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from targets import changed
+from targets import patch_module
 from test_catalogue import ITEMS, QUERIES, scores_of, tasks
 
 from keras_rank import catalogue, functional
@@ -24,7 +24,10 @@ def best_of(*arguments, **options):
 
 
 def expected_best(task, k):
-    """The earlier of tied items first, and neither NaN nor what is excluded."""
+    """Returns the top k of the full matrix, without NaN and excluded items.
+
+    Tied items are in the order of their ids.
+    """
     _, queries, candidates, excluded, _ = task
     scores = values_of(scores_of, queries, candidates, excluded)
     scores = np.where(np.isnan(scores), -np.inf, scores)
@@ -45,32 +48,32 @@ def test_equals_the_full_matrix(task, k, block_size):
     _, queries, candidates, excluded, _ = task
     expected = expected_best(task, k)
     blocks = [candidates[:5], candidates[5:6], candidates[6:]]
-    for each in (candidates, lambda: iter(blocks), catalogue.Shards(blocks)):
-        found = best_of(queries, each, k, exclude=excluded, block_size=block_size)
-        for pair in zip(found, expected, strict=True):
+    for form in (candidates, lambda: iter(blocks), catalogue.Shards(blocks)):
+        best = best_of(queries, form, k, exclude=excluded, block_size=block_size)
+        for pair in zip(best, expected, strict=True):
             np.testing.assert_array_equal(*pair)
-        assert found[1].dtype == "int32"
+        assert best[1].dtype == "int32"
 
 
 @given(task=tasks(), shuffle_ties=st.booleans())
-def test_a_target_at_a_rank_is_at_that_place(task, shuffle_ties):
+def test_ids_are_in_the_order_of_ranks(task, shuffle_ties):
     _, queries, candidates, excluded, _ = task
     arguments = {"shuffle_ties": shuffle_ties, "seed": 3, "block_size": 16}
     arguments["exclude"] = excluded
     _, ids = best_of(queries, candidates, ITEMS, **arguments)
     shards = catalogue.Shards([candidates[:9], candidates[9:]])
     np.testing.assert_array_equal(best_of(queries, shards, ITEMS, **arguments)[1], ids)
-    for place in (0, 1, 17, ITEMS - 1):
-        targets = ids[:, place]
+    for index in (0, 1, 17, ITEMS - 1):
+        targets = ids[:, index]
         order = catalogue.rank(targets, queries, candidates, **arguments)
-        found = values_of(functional.reciprocal_rank, order)
-        expected = np.where(targets >= 0, 1.0 / (place + 1), 0.0)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        values = values_of(functional.reciprocal_rank, order)
+        expected = np.where(targets >= 0, 1.0 / (index + 1), 0.0)
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("equal", "sorts"), [(1, False), (2, False), (3, True)])
-def test_scores_that_are_equal_by_chance(equal, sorts):
-    """All are sorted only where two more do not tell which of them are in."""
+def test_few_equal_scores_sort_no_whole_block(equal, sorts):
+    """Whole blocks are sorted only if `k + 2` scores don't decide which ids are in."""
     items, k, block_size, sizes = 50, 4, 20, []
     candidates = -np.arange(items, dtype="float32")[:, None]
     candidates[k - 1 : k - 1 + equal] = candidates[k - 1]
@@ -79,17 +82,17 @@ def test_scores_that_are_equal_by_chance(equal, sorts):
     _, in_order = best_of(queries, candidates, items, **arguments)
     sorted_by_keys = top_candidates._in_order
 
-    def recorded(scores, *options):
+    def record_and_sort(scores, *options):
         sizes.append(scores.shape[1])
         return sorted_by_keys(scores, *options)
 
-    with changed(top_candidates, _in_order=recorded):
+    with patch_module(top_candidates, _in_order=record_and_sort):
         _, ids = best_of(queries, candidates, k, **arguments)
     np.testing.assert_array_equal(ids, in_order[:, :k])
     assert (block_size in sizes) == sorts
 
 
-def test_other_scores(rng):
+def test_cosine_and_score_functions(rng):
     queries, candidates = (rng.normal(size=(n, 4)).astype("float32") for n in (5, 60))
     cosines = queries @ candidates.T / np.linalg.norm(candidates, axis=1)
     _, ids = best_of(queries, candidates, 60, score="cosine")
@@ -103,31 +106,31 @@ def test_other_scores(rng):
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
-def test_scores_of_double_precision(rng):
-    """Also where a part is of single precision, and makes no tie with the other."""
-    given = {"dtype": "float64", "block_size": 16}
+def test_double_precision_is_kept(rng):
+    """This includes shards of which one has single precision, which makes no tie."""
+    options = {"dtype": "float64", "block_size": 16}
     queries, candidates = rng.normal(size=(5, 4)), 1 + 1e-9 * rng.normal(size=(60, 4))
-    scores, ids = best_of(queries, candidates, 3, **given)
+    scores, ids = best_of(queries, candidates, 3, **options)
     expected = queries @ candidates.T
     np.testing.assert_array_equal(ids, np.argsort(-expected, axis=1)[:, :3])
     np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :3], rtol=1e-14)
     parts = np.array([[1.0]], "float32"), np.array([[1 + 1e-12]])
     for shards in (parts, parts[::-1]):
-        of_parts = np.ones((1, 1), "float32"), catalogue.Shards(shards), 2
-        scores, ids = best_of(*of_parts, **given)
+        inputs = np.ones((1, 1), "float32"), catalogue.Shards(shards), 2
+        scores, ids = best_of(*inputs, **options)
         np.testing.assert_array_equal(scores, [[1 + 1e-12, 1.0]])
         assert shards[ids[0, 0]].dtype == "float64"
 
 
-def test_scores_that_a_user_keeps_stay_as_they_are(rng):
-    """A function may return the same tensor each time, or one that is expanded."""
+def test_tensors_of_score_functions_are_not_changed(rng):
+    """A score function may return one tensor repeatedly, or an expanded tensor."""
     queries = rng.normal(size=(4, 3)).astype("float32")
-    kept = ops.convert_to_tensor(rng.normal(size=(4, 30)).astype("float32"))
-    before = ops.convert_to_numpy(kept).copy()
-    of_all = ops.broadcast_to(kept[:1], (4, 30))
-    ids = ops.convert_to_numpy(ops.argsort(-kept, axis=1))
-    for score in (lambda some, candidates: kept, lambda some, candidates: of_all):
-        given = queries, np.zeros((30, 3), "float32"), 30
-        scores, _ = catalogue.top_k(*given, score=score, exclude=ids[:, :5])
+    stored = ops.convert_to_tensor(rng.normal(size=(4, 30)).astype("float32"))
+    before = ops.convert_to_numpy(stored).copy()
+    expanded = ops.broadcast_to(stored[:1], (4, 30))
+    ids = ops.convert_to_numpy(ops.argsort(-stored, axis=1))
+    for score in (lambda some, candidates: stored, lambda some, candidates: expanded):
+        inputs = queries, np.zeros((30, 3), "float32"), 30
+        scores, _ = catalogue.top_k(*inputs, score=score, exclude=ids[:, :5])
         assert np.isneginf(ops.convert_to_numpy(scores)).any(axis=1).all()
-        np.testing.assert_array_equal(ops.convert_to_numpy(kept), before)
+        np.testing.assert_array_equal(ops.convert_to_numpy(stored), before)

@@ -1,10 +1,10 @@
-"""The law of `best_first`, in every way: the first by score, and then by key."""
+"""Property tests of `best_first` on every code path: sorts by score, then by key."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from test_ways import IS_COMPILED, WAYS_HERE, Way
+from test_code_paths import IS_COMPILED, BACKEND_PATHS, CodePath
 
 from keras_rank.arrays.arithmetic import as_ranked
 from keras_rank.arrays.ordering import best_first, highest_first
@@ -12,26 +12,26 @@ from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
 ROWS = 6
-ODD = [0.0, -0.0, 1e-40, -1e-40, np.inf, 1.0, 2.0, -3.0]
-# On both sides of what backends sort, select, or cut into blocks.
+SPECIAL = [0.0, -0.0, 1e-40, -1e-40, np.inf, 1.0, 2.0, -3.0]
+# Sizes and numbers for which backends sort, select, or split rows into blocks.
 SHAPES = [(1, 1), (5, 1), (5, 5), (12, 3), (40, 39), (150, 150), (600, 7), (700, 60)]
 SHAPES += [(700, 700), (5000, 9)]
 if IS_COMPILED:
-    # Each shape is compiled in each way.
+    # Each shape is compiled on each code path.
     SHAPES = [(1, 1), (5, 5), (40, 7), (5000, 9), (17000, 3)]
 
 pytestmark = pytest.mark.programs
 
 
 def batches(rng, size):
-    """Distinct scores, pairs that tie, odd ones, levels, and rows of equal scores."""
+    """Returns distinct, paired, special, leveled and equal scores."""
     shape = (ROWS, size)
     normal = rng.normal(size=shape).astype("float32")
     paired = normal.copy()
     for row in paired:
         for first in rng.permutation(size // 2)[: max(size // 50, 1)]:
             row[2 * first + 1 : 2 * first + 2] = row[2 * first]
-    odd = rng.choice(ODD, size=shape).astype("float32")
+    odd = rng.choice(SPECIAL, size=shape).astype("float32")
     some = np.where(rng.random(shape) < 0.5, -np.inf, normal).astype("float32")
     levels = rng.integers(0, 3, size=shape).astype("float32")
     few = np.full(shape, -np.inf, "float32")
@@ -41,7 +41,7 @@ def batches(rng, size):
 
 
 def keys_of(rng, size):
-    """Random int32 numbers, and such as no float32 tells apart."""
+    """Draws random int32 keys, and keys that are equal as float32."""
     low, high = -(2**31) + 1, 2**31 - 1
     spread = rng.integers(low, high, size=(ROWS, size), endpoint=True)
     close = 2**30 + np.argsort(rng.random((ROWS, size)), axis=1)
@@ -49,7 +49,7 @@ def keys_of(rng, size):
 
 
 def expected_of(scores, keys, count):
-    """By NumPy, on scores of which tiny ones are 0."""
+    """Returns NumPy's order of the scores, with subnormals as 0."""
     ranked = np.where(np.abs(scores) < np.finfo("float32").tiny, 0.0, scores)
     if keys is None:
         keys = np.broadcast_to(-np.arange(scores.shape[1]), scores.shape)
@@ -62,7 +62,7 @@ def expected_of(scores, keys, count):
     return in_order, order[:, :count], ~ties.any()
 
 
-def by_best_first(count, *, has_keys):
+def call_best_first(count, *, has_keys):
     def call(scores, keys):
         def of(positions):
             return keys if positions is None else backend.take(keys, positions)
@@ -70,16 +70,16 @@ def by_best_first(count, *, has_keys):
         by = of if has_keys else None
         by_rank, order, none = best_first(scores, count, by)
         highest, in_any, none_of_any = highest_first(scores, count)
-        at_places = backend.take(as_ranked(scores), in_any.positions)
-        are_same = ops.logical_and(highest == by_rank, at_places == by_rank)
-        # The positions, and what is at them: the entries, numbered from 0.
+        at_positions = backend.take(as_ranked(scores), in_any.positions)
+        are_equal = ops.logical_and(highest == by_rank, at_positions == by_rank)
+        # `order.of(number)` should equal the positions, as entries are numbered from 0.
         number = ops.broadcast_to(
             ops.arange(ops.shape(scores)[1], dtype="float32"), ops.shape(scores)
         )
         none = [ops.convert_to_tensor(x) for x in (none, none_of_any)]
         none = ops.broadcast_to(ops.stack(none), (ROWS, 2))
-        are_same = ops.cast(are_same, "float32")
-        parts = (by_rank, order.positions, order.of(number), are_same, none)
+        are_equal = ops.cast(are_equal, "float32")
+        parts = (by_rank, order.positions, order.of(number), are_equal, none)
         parts = [ops.cast(x, "float32") for x in parts]
         return ops.concatenate(parts, axis=1)
 
@@ -89,39 +89,42 @@ def by_best_first(count, *, has_keys):
 @pytest.mark.compiles_long
 @pytest.mark.parametrize("has_keys", [True, False], ids=["keys", "stable"])
 @pytest.mark.parametrize(("size", "count"), SHAPES, ids=str)
-def test_the_first_by_score_and_key(size, count, has_keys, rng):
+def test_entries_are_sorted_by_score_and_key(size, count, has_keys, rng):
     compared = 0
-    ways = [Way("eager"), *WAYS_HERE]
-    each_keys = keys_of(rng, size) if has_keys else [np.zeros((ROWS, size), "int32")]
-    each_scores = batches(rng, size)
-    function = by_best_first(count, has_keys=has_keys)
-    for way in ways:
-        call = way.of(function, each_scores[0], each_keys[0])
-        for place, scores in enumerate(each_scores):
-            for keys in each_keys:
-                found = call(scores, keys)
-                which = f"{way.name}, scores {place}"
+    paths = [CodePath("eager"), *BACKEND_PATHS]
+    key_batches = keys_of(rng, size) if has_keys else [np.zeros((ROWS, size), "int32")]
+    score_batches = batches(rng, size)
+    function = call_best_first(count, has_keys=has_keys)
+    for path in paths:
+        call = path.compile(function, score_batches[0], key_batches[0])
+        for number, scores in enumerate(score_batches):
+            for keys in key_batches:
+                columns = call(scores, keys)
+                title = f"{path.name}, scores {number}"
                 ends = [count, 2 * count, 3 * count, 4 * count]
-                parts = np.split(found, ends, axis=1)
-                by_rank, positions, numbers, are_same, none = parts
-                right = expected_of(scores, keys if has_keys else None, count)
-                # What is not retrieved is in any order.
-                is_in = right[0] > -np.inf
-                np.testing.assert_array_equal(by_rank, right[0], which)
-                np.testing.assert_array_equal(positions[is_in], right[1][is_in], which)
-                np.testing.assert_array_equal(numbers[is_in], positions[is_in], which)
+                parts = np.split(columns, ends, axis=1)
+                by_rank, positions, numbers, are_equal, none = parts
+                expected = expected_of(scores, keys if has_keys else None, count)
+                # Items that are not retrieved may be in any order.
+                is_in = expected[0] > -np.inf
+                expected_positions = expected[1][is_in]
+                np.testing.assert_array_equal(by_rank, expected[0], title)
+                np.testing.assert_array_equal(
+                    positions[is_in], expected_positions, title
+                )
+                np.testing.assert_array_equal(numbers[is_in], positions[is_in], title)
                 assert positions.min() >= 0
                 assert positions.max() < size
                 for row in positions:
-                    assert len({*row}) == count, which
-                assert are_same.all(), which
-                assert {*none.ravel()} == {right[2]}, which
+                    assert len({*row}) == count, title
+                assert are_equal.all(), title
+                assert {*none.ravel()} == {expected[2]}, title
                 compared += is_in.sum()
-    assert compared >= len(ways) * ROWS * count
+    assert compared >= len(paths) * ROWS * count
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_no_rows_or_nothing_retrieved(rows):
+def test_rows_without_retrieved_entries(rows):
     for size in (1, 5, 600):
         scores = ops.full((rows, size), -np.inf, dtype="float32")
         for function in (best_first, highest_first):
@@ -131,7 +134,7 @@ def test_no_rows_or_nothing_retrieved(rows):
             assert bool(none)
 
 
-def test_float64_scores_that_float32_does_not_tell_apart():
+def test_float64_scores_are_not_rounded():
     if backend.widest("float64") != "float64":
         pytest.skip("JAX has no float64 unless enabled")
     scores = np.array([[1.0, 1.0 + 1e-12, 1.0 - 1e-12, 1.0]])

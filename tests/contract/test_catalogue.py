@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from arrays import values_of
 from data_sets import Batches, data_loader, tf_data
-from epochs import Identity, evaluated
+from epochs import Identity, run_epoch
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 from registry import IS_SLOW
 from strategies import ties
-from targets import OF_IDS, changed
+from targets import BINARY_SPARSE_CASES, patch_module
 
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
@@ -27,7 +27,9 @@ from keras_rank.lists import standardize
 
 BACKEND = keras.backend.backend()
 # How many candidates were retrieved is not counted.
-COUNTED = [x for x in OF_IDS if x.arguments.get("denominator") != "retrieved"]
+COUNTED = [
+    x for x in BINARY_SPARSE_CASES if x.arguments.get("denominator") != "retrieved"
+]
 QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 5, 4
 
 # Blocks are counted by programs that many tests share.
@@ -86,7 +88,7 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
     orders = []
     for most, on_accelerator in ((TARGETS, False), (0, False), (0, True)):
         at = {"MOST_COMPARISONS": most, "on_accelerator": lambda at=on_accelerator: at}
-        with changed(backend, **at):
+        with patch_module(backend, **at):
             orders += [catalogue.rank(*task[:2], x, **arguments) for x in forms]
     for case in COUNTED:
         which = {"k": k, **case.arguments}
@@ -324,7 +326,7 @@ def test_what_is_read_once_for_all_metrics_and_parts(rng, monkeypatch):
     group = [metrics.NDCG(shuffle_ties=x, name=str(x)) for x in (True, "average")]
     expected = catalogue.evaluate(targets, queries, encoded, group)
     assert read == ["candidates"]
-    monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 500)
+    monkeypatch.setattr(catalogue.catalogue_metrics, "MOST_RANKS", 500)
     monkeypatch.setattr(standardize, "read_ids", counted)
     found = catalogue.evaluate(targets, queries, candidates, group)
     assert found == pytest.approx(expected, abs=1e-6)
@@ -502,8 +504,8 @@ ERRORS = [
     (lambda: callback("item_id"), "column of a table, pass `df['item_id']`"),
     (lambda: callback([{0}, {1}]), "targets of dtype object, of sets: pass lists"),
     (lambda: callback(candidates=keras.layers.Dense(3)), f"{MODEL}Dense name="),
-    (lambda: evaluated(callback([0, 5], query_model=SCORED)), "number of items, 5"),
-    (lambda: evaluated(callback(candidates=C[:, :2], query_model=SCORED)), WIDTHS),
+    (lambda: run_epoch(callback([0, 5], query_model=SCORED)), "number of items, 5"),
+    (lambda: run_epoch(callback(candidates=C[:, :2], query_model=SCORED)), WIDTHS),
 ]
 
 
@@ -568,7 +570,7 @@ def test_nothing_is_excluded():
     items, task = np.array([[2.0], [1.0], [1.0], [3.0]]), ([[1], [2]], np.ones((2, 1)))
     shards = catalogue.Shards([items[:2], items[2:]])
     found = [reciprocal_ranks(*task, shards, **arguments)]
-    with changed(backend, MOST_COMPARISONS=0, on_accelerator=lambda: True):
+    with patch_module(backend, MOST_COMPARISONS=0, on_accelerator=lambda: True):
         found.append(reciprocal_ranks(*task, items, **arguments))
     np.testing.assert_allclose(found, [[1 / 3, 1 / 4]] * 2)
 
@@ -617,7 +619,7 @@ def test_what_a_callback_keeps_may_change_afterwards(form, rng):
     for part in targets.values() if isinstance(targets, dict) else [targets]:
         for row in part:
             row[:] = [7, 7] if isinstance(row, list) else 7
-    assert evaluated(kept) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
+    assert run_epoch(kept) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
 
 
 COPIES = "`candidates` should hold each item once. Received: most targets, such as"
@@ -645,8 +647,8 @@ def test_a_callback_warns_of_copies_once(rng):
     task = candidates[:8], np.arange(8), lambda: candidates, ["mrr"]
     callback = CatalogueEvaluation(*task, query_model=Identity())
     with pytest.warns(UserWarning, match=COPIES):
-        evaluated(callback)
-    evaluated(callback)
+        run_epoch(callback)
+    run_epoch(callback)
 
 
 def test_what_ties_need_not_be_a_copy(rng):

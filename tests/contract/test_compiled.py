@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from arrays import array, assert_close
 from keras import ops
-from registry import CASES_HERE, with_cutoff
+from registry import BACKEND_CASES, cases_for_cutoff
 from strategies import LIST_SIZE
-from test_ways import LEVELS, LISTS, dense_batch
+from test_code_paths import LEVELS, LISTS, dense_batch
 
 from keras_rank import functional
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
@@ -21,8 +21,8 @@ jax_only = pytest.mark.skipif(compiled.BACKEND != "jax", reason="a test of JAX")
 tensorflow_only = pytest.mark.skipif(
     compiled.BACKEND != "tensorflow", reason="a test of graphs"
 )
-# Which traces slowly: `test_ways.py` has few functions, `test_accelerators.py` updates.
-WAYS_BUT_TORCH = [way for way in compiled.WAYS if "torch" not in way]
+# Which traces slowly: `test_code_paths.py` has few functions, `test_accelerators.py` updates.
+WAYS_BUT_TORCH = [way for way in compiled.COMPILERS if "torch" not in way]
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
 pytestmark = pytest.mark.programs
@@ -72,7 +72,7 @@ def test_one_trace_per_shape(way, make, rng):
     """
     metric, counted = make()
     eager, _ = make()
-    update = compiled.WAYS[way](metric)
+    update = compiled.COMPILERS[way](metric)
     traces = []
     for lists, items in [*SHAPES, *SHAPES, SHAPES[0]]:
         labels, scores, weights = (x[:lists] for x in dense_batch(rng, items, 4))
@@ -175,7 +175,7 @@ def test_fit_traces_once_per_shape(rng, backend):
 @pytest.mark.parametrize("way", WAYS_BUT_TORCH)
 def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
-    cases = with_cutoff(3, CASES_HERE)
+    cases = cases_for_cutoff(3, BACKEND_CASES)
 
     def values(labels, scores, weights):
         make = {"k": 3, "shuffle_ties": "average", "seed": 1, "sample_weight": weights}
@@ -195,7 +195,7 @@ def assert_compiled_equals_eager(way, values, batches):
         stack = [np.stack(part) for part in zip(*batches, strict=True)]
         found = jax.jit(jax.vmap(values))(*stack)
     else:
-        function = compiled.function(way, values)
+        function = compiled.compile_function(way, values)
         found = [array(function(*map(ops.convert_to_tensor, x))) for x in batches]
     assert_close(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
 
@@ -244,14 +244,14 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
     labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
     labels = labels[:, :2].astype("int32") if sparse_labels else labels
     order = functional.rank(labels, scores, **make)
-    for way in compiled.WAYS:
+    for way in compiled.COMPILERS:
         for k in (3, 5):
 
             def value(x, k=k):
                 return x + functional.ndcg(order, k=k)
 
             zeros = ops.zeros((LISTS,))
-            found = compiled.function(way, value)(zeros)
+            found = compiled.compile_function(way, value)(zeros)
             assert_close(found, value(zeros), rtol=2e-6)
 
 
@@ -279,7 +279,7 @@ def test_a_graph_that_no_function_surrounds():
             call(tf.constant([[0.0, 1.0]]), tf.zeros((1, 2)))
 
 
-@compiled.in_one_graph
+@compiled.requires_full_graph
 @pytest.mark.trains
 # Of the scores, which torch's compiler looks at between two of its graphs.
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")

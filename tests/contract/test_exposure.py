@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import oracle
 import pytest
-from compiled import WAYS
+from compiled import COMPILERS
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
@@ -67,8 +67,8 @@ def shown_by(labels, scores, weights, k, ties):
     ids, number = np.where(labels >= 0, np.arange(LIST_SIZE), -1), 0
     for row in zip(ids, scores, weights, strict=True):
         # The label of an item is its id.
-        items = oracle.items_of(*row)
-        ranked = next(oracle.orders_of(items, ties, SEED, number))
+        items = oracle.make_items(*row)
+        ranked = next(oracle.possible_orders(items, ties, SEED, number))
         yield [int(item.label) for item in ranked[:k]]
         number += bool(items)
 
@@ -217,13 +217,13 @@ def test_states_are_merged(rng):
     assert "older version" not in str(e.value)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", COMPILERS)
 def test_compiled(way, rng):
     scores = rng.integers(0, 3, (40, LIST_SIZE)).astype("float32")
     labels = rng.integers(-1, 2, scores.shape).astype("float32")
     group = RankingMetrics(all_metrics(2, seed=1))
     eager = twin(group)
-    update = WAYS[way](group)
+    update = COMPILERS[way](group)
     for part in (slice(0, 30), slice(30, 40)):
         batch = labels[part], scores[part], np.ones_like(scores[part])
         update(*batch)
@@ -293,8 +293,8 @@ def test_the_error_of_intra_list_diversity(rng, monkeypatch):
     assert [float(metric.result()), float(metric.standard_error())] == expected
     assert list(group.standard_error()) == [name, "mrr"]
     assert list(group.result())[:3] == ["coverage_at_4", name, f"{name}_stderr"]
-    for most in (base.MOST_NUMBERS, 20):
-        monkeypatch.setattr(base, "MOST_NUMBERS", most)
+    for most in (base.MAX_GATHERED_NUMBERS, 20):
+        monkeypatch.setattr(base, "MAX_GATHERED_NUMBERS", most)
         targets = np.zeros(9, "int64")
         found = catalogue.evaluate(targets, queries, items, group, verbose=0)
         assert [found[name], found[f"{name}_stderr"]] == expected
@@ -334,11 +334,12 @@ BELOW_0 = ODD.format("of 0 or more") + " (1 of 2), such as -1.0"
 NO_SHARES = ODD.format("above 0 and up to 1") + " (2 of 3), such as 0.0"
 NO_VECTORS = "`item_vectors` should be vectors of finite numbers, one for each item. "
 NO_VECTORS += "Received: invalid values (1 of 2), such as inf"
-SHOWN = "`y_true` should hold the ids of the shown items, or come with the scores "
+SHOWN = "`y_true` should hold ids of recommended items, or come with the scores "
 SHOWN += "of all items in `y_pred`. Received: "
 NO_ITEMS = "`items` should be the number of items of the catalogue. Only `keras_rank."
-NO_ITEMS += "catalogue` knows it by itself. Received: items=None, of 'coverage_at_2'"
-NO_ERRORS = "have none. Received: standard_errors=True with 'gini_at_2'"
+NO_ITEMS += "catalogue` can infer it. Received: items=None, of 'coverage_at_2'"
+NO_ERRORS = "metrics without standard errors. Received: standard_errors=True with "
+NO_ERRORS += "'gini_at_2'"
 ERRORS = [
     (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
     (

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from recording import results
 from registry import IS_SLOW
 from strategies import ties
-from targets import OF_TARGETS
+from targets import SPARSE_CASES
 from test_catalogue import ITEMS, QUERIES, scores_of, tasks
 
 from keras_rank import catalogue, functional, metrics
 
 EVERY_K = [None, 4] if IS_SLOW else [None, 1, 4]
 
-FUNCTIONS = [(case.function, case.arguments) for case in OF_TARGETS]
+FUNCTIONS = [(case.function, case.arguments) for case in SPARSE_CASES]
 FUNCTIONS += [
     (functional.ndcg, {"gain_fn": "linear"}),
     (functional.ndcg, {"relevance_threshold": 2.0}),

@@ -6,7 +6,7 @@ from arrays import assert_close
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES_HERE, FIRST_CASES, OF_SUBTOPICS, with_cutoff
+from registry import BACKEND_CASES, FIRST_CASES, SUBTOPIC_CASES, cases_for_cutoff
 from strategies import BATCH, LIST_SIZE, batches, ties
 from timing import NINE
 
@@ -24,11 +24,11 @@ from keras_rank.metrics import (
     variables,
 )
 from keras_rank.metrics.group import as_group
-from keras_rank.metrics.registry import parts_of
+from keras_rank.metrics.registry import parse_metric
 
 ASCII = st.characters(max_codepoint=127)
 
-SORTS = {"plain": CASES_HERE, "subtopics": OF_SUBTOPICS}
+SORTS = {"plain": BACKEND_CASES, "subtopics": SUBTOPIC_CASES}
 each_sort = pytest.mark.parametrize("cases", SORTS.values(), ids=SORTS)
 
 
@@ -302,7 +302,7 @@ def test_other_strings(string, name, call):
     """A result has the name that was written, which tells it from others."""
     group = RankingMetrics([string, "recall@9"])
     assert list(group.result()) == [name, "recall_at_9"]
-    assert group.members[0]._as_call() == call
+    assert group.members[0]._format_call() == call
 
 
 # The name of the result in Keras's logs, and the call, of strings with arguments.
@@ -338,10 +338,10 @@ WITH_ARGUMENTS = {
 @pytest.mark.parametrize("string", WITH_ARGUMENTS)
 def test_strings_with_arguments(string):
     (member,) = RankingMetrics([string]).members
-    assert (member.name, member._as_call()) == WITH_ARGUMENTS[string]
+    assert (member.name, member._format_call()) == WITH_ARGUMENTS[string]
     assert member.name.isidentifier()
     (member,) = as_group([string]).members
-    assert (member.name, member._as_call()) == (string, WITH_ARGUMENTS[string][1])
+    assert (member.name, member._format_call()) == (string, WITH_ARGUMENTS[string][1])
 
 
 OF_ARGUMENTS = {
@@ -425,7 +425,7 @@ values = st.one_of(
 def test_the_parts_of_strings(name, arguments, end, space):
     texts = [f"{space}{x}{space}={space}{y}{space}" for x, (y, _) in arguments.items()]
     stem = f"{name}({','.join(texts)})" if texts else name
-    parts = parts_of(stem + end[0])
+    parts = parse_metric(stem + end[0])
     expected = {x: value for x, (_, value) in arguments.items()}
     assert (parts.name, parts.stem, parts.k) == (name, stem, end[1])
     assert parts.sign == end[0].rstrip("0123456789")
@@ -535,7 +535,7 @@ IN_ANY_CASE = {
 @pytest.mark.parametrize("string", IN_ANY_CASE)
 def test_names_in_any_case_and_short_names(string):
     (member,) = RankingMetrics([string]).members
-    call = member._as_call().replace("persistence=0.9", "")
+    call = member._format_call().replace("persistence=0.9", "")
     assert (member.name, call) == IN_ANY_CASE[string]
 
 
@@ -561,7 +561,7 @@ def test_functions_share_an_order(cases, batch, shuffle_ties):
     make = {"sample_weight": weights, "shuffle_ties": shuffle_ties, "seed": 1}
     for largest in (5, None):
         order = functional.rank(labels, scores, k=largest, **make)
-        for case in with_cutoff(largest, cases):
+        for case in cases_for_cutoff(largest, cases):
             for k in (3, largest) if case.has_cutoff else (None,):
                 arguments = dict(case.arguments)
                 if not case.leaves_out_empty:

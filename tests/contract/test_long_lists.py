@@ -1,6 +1,6 @@
 """Long lists take shorter ways: the numbers of the oracle, and sums that do not drift.
 
-That the way makes no difference, `test_ways.py` and `test_best_first.py` say.
+That the way makes no difference, `test_code_paths.py` and `test_best_first.py` say.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ import oracle
 import pytest
 from keras import ops
 from registry import IS_SLOW
-from test_ways import LEVELS, dense_batch
+from test_code_paths import LEVELS, dense_batch
 
 from keras_rank import functional
 from keras_rank.arrays import selection
@@ -30,14 +30,14 @@ def test_functions_equal_the_oracle(levels, rng, monkeypatch):
     assert selection.is_long(scores, 4 * 11)
     is_denormal = np.abs(scores) < np.finfo("float32").tiny
     rows = zip(labels, np.where(is_denormal, 0.0, scores), weights, strict=True)
-    lists = [oracle.items_of(*row) for row in rows]
+    lists = [oracle.make_items(*row) for row in rows]
     numbers = np.cumsum([bool(items) for items in lists]) - 1
     for shuffle_ties in (True,) if IS_SLOW else (True, False):
         make = {"sample_weight": weights, "k": 10, "shuffle_ties": shuffle_ties}
         order = functional.rank(labels, scores, seed=1, **make)
         ties = "shuffle" if shuffle_ties else "stable"
         orders = [
-            [*oracle.orders_of(items, ties, 1, int(number))]
+            [*oracle.possible_orders(items, ties, 1, int(number))]
             for items, number in zip(lists, numbers, strict=True)
         ]
         for name in FORMULAS:

@@ -11,7 +11,7 @@ import numpy as np
 import oracle
 import pytest
 from keras import ops
-from strategies import lists_of
+from strategies import standardized_lists
 
 from keras_rank.arrays import arithmetic, hashing, selection
 from keras_rank.arrays.hashing import key_of_seed
@@ -29,7 +29,7 @@ if keras.backend.backend() == "jax":
 
 
 def ranked(scores, k, ties):
-    lists = lists_of(np.zeros_like(scores), scores)
+    lists = standardized_lists(np.zeros_like(scores), scores)
     return rank_by_scores(lists, key_of_seed(3), order=OrderSpec(False, ties, k))
 
 
@@ -56,7 +56,7 @@ def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
 
 def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
-    lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
+    lists = standardized_lists(np.zeros((2, 4)), np.zeros((2, 4)))
     of_lists = base.list_keys(key_of_seed(7), 5, lists.has_items)
     items = ops.arange(1, 5, dtype="int32")[None]
     keys = ops.convert_to_numpy(base.item_keys(of_lists, items))
@@ -153,7 +153,7 @@ def test_small_programs_give_the_order_of_large_ones(k, rng, monkeypatch):
         monkeypatch.setattr(backend, "sorts_packed", lambda _: is_packed)
 
         def program():
-            lists = lists_of(labels, scores)
+            lists = standardized_lists(labels, scores)
             ranking = rank_by_scores(lists, 3, order=OrderSpec(False, "shuffle", k))
             taken = (ranking.take(x) for x in (lists.scores, lists.labels))
             return ranking.occupied, *taken

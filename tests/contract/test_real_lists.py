@@ -3,9 +3,9 @@
 import compiled
 import numpy as np
 import pytest
-from elsewhere import path_of
 from registry import IS_SLOW
 from sklearn.metrics import ndcg_score
+from unpublished_data import find_data_file
 
 from keras_rank.metrics import NDCG, RankingMetrics
 
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.programs
 
 @pytest.fixture(scope="module")
 def queries():
-    sizes = np.loadtxt(path_of("lambdarank/rank.train.query"), dtype=int)
+    sizes = np.loadtxt(find_data_file("lambdarank/rank.train.query"), dtype=int)
     labels, features = [], []
-    for line in path_of("lambdarank/rank.train").read_text().splitlines():
+    for line in find_data_file("lambdarank/rank.train").read_text().splitlines():
         label, *pairs = line.split()
         row = dict(pair.split(":") for pair in pairs)
         labels.append(int(label))
@@ -61,8 +61,8 @@ def test_ndcg_of_fixed_scorings(queries):
     group = RankingMetrics([NDCG(k=k, **linear) for k in CUTOFFS])
     update, batch_sizes = group.update_state, (67, 201)
     if IS_SLOW:
-        way = next(iter(compiled.WAYS))
-        update, batch_sizes = compiled.WAYS[way](group), (67,)
+        way = next(iter(compiled.COMPILERS))
+        update, batch_sizes = compiled.COMPILERS[way](group), (67,)
     for name, scores in scorings(features):
         scores = [x.astype("float32") for x in scores]
         expected = {

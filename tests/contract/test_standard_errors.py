@@ -122,7 +122,7 @@ def batch(rng):
     return labels, rng.normal(size=shape).astype("float32"), weights
 
 
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_compiled_equals_eager(way, batch):
     group = RankingMetrics(["ndcg@3", NDCG(k=2, empty_value=None), "mrr"])
     group.update_state(*batch)
@@ -131,7 +131,7 @@ def test_compiled_equals_eager(way, batch):
         with keras.StatelessScope(zip(group.variables, variables, strict=True)):
             return group.standard_error()
 
-    found = compiled.function(way, errors)([x.value for x in group.variables])
+    found = compiled.compile_function(way, errors)([x.value for x in group.variables])
     expected = keras.tree.map_structure(float, group.standard_error())
     assert keras.tree.map_structure(float, found) == close(expected)
 
@@ -258,7 +258,7 @@ def test_errors_of_a_group():
     metrics = [NDCG(k=3, name="n"), NDCG(k=5, name="n_stderr")]
     assert len(RankingMetrics(metrics).result()) == 2
     for members, flag, message in (
-        (metrics, True, "Received: 'n_stderr' beside 'n'"),
+        (metrics, True, "Received: 'n_stderr' in addition to 'n'"),
         (["ndcg"], 1, r"`standard_errors` should be .* Received"),
     ):
         with pytest.raises(ValueError, match=message):

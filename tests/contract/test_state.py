@@ -7,7 +7,7 @@ from keras import ops
 from precision import default_precision
 from registry import FIRST_CASES
 from strategies import LIST_SIZE
-from test_ways import dense_batch
+from test_code_paths import dense_batch
 
 from keras_rank import functional, metrics, utils
 from keras_rank import state as sums_of

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 from registry import FIRST_CASES
 from strategies import LIST_SIZE
-from test_ways import LISTS, subtopics_batch
+from test_code_paths import LISTS, subtopics_batch
 
 import keras_rank
 from keras_rank import functional, metrics

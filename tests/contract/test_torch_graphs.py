@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 from precision import default_precision
-from registry import CASES, FIRST_CASES, OF_SUBTOPICS
+from registry import CASES, FIRST_CASES, SUBTOPIC_CASES
 
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
@@ -33,7 +33,7 @@ CALLS = 5
 
 @pytest.fixture
 def _recorded(monkeypatch):
-    with graphs.recording(monkeypatch):
+    with graphs.record_graphs(monkeypatch):
         yield
 
 
@@ -47,10 +47,10 @@ def replays_of(monkeypatch):
 
     def count(results):
         expected = results()
-        with graphs.recording(monkeypatch):
+        with graphs.record_graphs(monkeypatch):
             np.testing.assert_equal(results(), expected)
-            assert not graphs.errors()
-            return graphs.replays()
+            assert not graphs.recording_errors()
+            return graphs.count_replays()
 
     return count
 
@@ -77,7 +77,7 @@ def results_of(metric, batches, case=None):
 
 
 @every_order
-@pytest.mark.parametrize("case", CASES + OF_SUBTOPICS, ids=str)
+@pytest.mark.parametrize("case", CASES + SUBTOPIC_CASES, ids=str)
 def test_metrics_are_the_same_to_the_last_bit(case, shuffle_ties, replays_of, rng):
     """While shapes take turns, with a look at the result after each batch."""
     batches = list(batches_of(rng, (6, 7), (3, 9)))
@@ -138,12 +138,12 @@ def test_what_is_too_large_is_an_error_of_each_call(metric, good, bad, message, 
     scores = rng.random((3, 9)).astype("float32")
     for _ in range(CALLS):
         metric.update_state(good, scores)
-    assert graphs.replays() == CALLS - 2
+    assert graphs.count_replays() == CALLS - 2
     before = results_of(metric, [])
     with pytest.raises(ValueError, match=message):
         metric.update_state(bad, scores)
     assert results_of(metric, []) == before
-    assert graphs.replays() == CALLS - 2 + 1
+    assert graphs.count_replays() == CALLS - 2 + 1
 
 
 def test_a_group(replays_of, rng):
@@ -169,7 +169,7 @@ def test_metrics_take_turns_and_have_their_own_seeds(monkeypatch, rng):
 
     expected = results()
     assert expected[-1][0] == expected[-1][2] != expected[-1][1]
-    with graphs.recording(monkeypatch):
+    with graphs.record_graphs(monkeypatch):
         assert [x[:3] for x in results()] == [x[:3] for x in expected]
         # Updates of either class; all have the same means and errors.
         assert len(torch_graphs._kinds) == 4
@@ -248,14 +248,14 @@ def test_what_no_graph_can_hold_is_never_recorded(function, reason):
     expected = function(x)
     for found in entered(function, x):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    (error,) = graphs.errors()
+    (error,) = graphs.recording_errors()
     assert reason in error
-    assert graphs.replays() == 0
+    assert graphs.count_replays() == 0
 
 
 @recorded
 def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
-    record, attempts = graphs.Recorded.record, []
+    record, attempts = graphs.RecordedGraph.record, []
 
     def fails(self, run):
         attempts.append(run)
@@ -263,11 +263,11 @@ def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
             raise RuntimeError("CUDA error: operation not permitted")
         return record(self, run)
 
-    monkeypatch.setattr(graphs.Recorded, "record", fails)
+    monkeypatch.setattr(graphs.RecordedGraph, "record", fails)
     for x in torch.ones(3), torch.ones(4):
         assert all(y.equal(2 * x) for y in entered(doubled, x))
     assert len(attempts) == 2
-    assert graphs.replays() == CALLS - 2
+    assert graphs.count_replays() == CALLS - 2
     assert not torch_graphs.hides_values()
 
 
@@ -316,7 +316,7 @@ def test_the_least_recently_used_graph_makes_room(monkeypatch):
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
     def sizes():
-        return sorted(len(kind.graph._outputs[0]) for kind in graphs.recorded())
+        return sorted(len(kind.graph._outputs[0]) for kind in graphs.recorded_kinds())
 
     for size in (1, 2):
         entered(doubled, torch.ones(size))
@@ -326,7 +326,7 @@ def test_the_least_recently_used_graph_makes_room(monkeypatch):
             entered(doubled, torch.ones(size), calls=1)
         assert sizes() == [1, 2]
     # Nor is it recorded at each call.
-    assert 3 <= graphs.Recorded.events.count("recorded") <= 2 + 3
+    assert 3 <= graphs.RecordedGraph.events.count("recorded") <= 2 + 3
     entered(doubled, torch.ones(2), calls=22)
     found = entered(doubled, torch.ones(3), calls=25)
     assert all(y.equal(torch.full((3,), 2.0)) for y in found)
@@ -340,7 +340,7 @@ def test_kinds_are_few(monkeypatch):
     for size in range(1, 20):
         entered(doubled, torch.ones(size), calls=1)
         assert len(torch_graphs._kinds) <= 4
-    assert len(graphs.recorded()) == 1
+    assert len(graphs.recorded_kinds()) == 1
 
 
 @recorded
@@ -349,7 +349,7 @@ def test_graphs_hold_a_part_of_the_free_memory(monkeypatch):
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
     def held():
-        return [kind.graph.held for kind in graphs.recorded()]
+        return [kind.graph.held for kind in graphs.recorded_kinds()]
 
     x, larger, large = torch.ones(10), torch.ones(20), torch.ones(30)
     entered(doubled, x)
@@ -357,8 +357,8 @@ def test_graphs_hold_a_part_of_the_free_memory(monkeypatch):
     for y in (larger, large):
         assert all(z.equal(2 * y) for z in entered(doubled, y))
         assert held() == [2 * 4 * 10]
-    assert graphs.Recorded.events.count("recorded") == 3
-    assert graphs.Recorded.events.count("waited") == 2
+    assert graphs.RecordedGraph.events.count("recorded") == 3
+    assert graphs.RecordedGraph.events.count("waited") == 2
     # The first one is not in use any longer, and later is again.
     entered(doubled, larger, calls=30)
     assert held() == [2 * 4 * 20]
@@ -374,7 +374,7 @@ def test_large_batches_are_not_recorded(monkeypatch):
     entered(doubled, torch.ones(10))
     assert not torch_graphs._kinds
     entered(doubled, torch.ones(9))
-    assert graphs.replays() == CALLS - 2
+    assert graphs.count_replays() == CALLS - 2
 
 
 @recorded
@@ -426,7 +426,7 @@ def test_gradients_are_kept():
         assert gradient.tolist() == [2.0, 2.0]
     with torch.no_grad():
         assert not any(y.requires_grad for y in entered(doubled, x))
-    assert graphs.replays() == CALLS - 2
+    assert graphs.count_replays() == CALLS - 2
 
 
 def double(x):
@@ -457,7 +457,7 @@ def test_transformed_programs_are_not_recorded(transformed):
 def test_what_is_left_to_torch(monkeypatch):
     """Tensors of another device, and all while a user records."""
     entered(doubled, torch.ones(2, device="meta"))
-    monkeypatch.setattr(graphs.Recorded, "device", staticmethod(lambda: None))
+    monkeypatch.setattr(graphs.RecordedGraph, "device", staticmethod(lambda: None))
     entered(doubled, torch.ones(2))
     assert not torch_graphs._kinds
 
@@ -490,11 +490,11 @@ def test_fit_and_a_saved_metric(tmp_path, monkeypatch, rng):
             yield each.evaluate(*data, return_dict=True, **how)
 
     expected, replays = list(logs()), [0]
-    with graphs.recording(monkeypatch):
+    with graphs.record_graphs(monkeypatch):
         for found, right in zip(logs(), expected, strict=True):
             assert found == right
-            replays.append(graphs.replays())
-        assert not graphs.errors()
+            replays.append(graphs.count_replays())
+        assert not graphs.recording_errors()
     of_fit, _, of_loaded = np.diff(replays)
     assert of_fit > 0
     assert of_loaded >= 2 * 4

@@ -1,6 +1,6 @@
 """Any batching of the data by `evaluate` gives the same result.
 
-By hand, it is a law of `test_laws.py`.
+By hand, it is a law of `test_properties.py`.
 """
 
 import keras

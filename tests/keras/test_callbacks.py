@@ -5,7 +5,7 @@ import re
 import keras
 import numpy as np
 import pytest
-from epochs import evaluated
+from epochs import run_epoch
 
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, ListEvaluation
 from keras_rank.metrics import MeanReciprocalRank
@@ -203,10 +203,10 @@ def test_lists_without_a_relevant_item_are_warned_of(make):
         "`MeanReciprocalRank(..., empty_value=None)`"
     )
     with pytest.warns(UserWarning, match=message):
-        evaluated(callback, model)
-    evaluated(callback, model)
-    evaluated(make(model, HALF, [MeanReciprocalRank(empty_value=None)]), model)
-    evaluated(make(model, HALF, sample_weight=HALF >= 0), model)
+        run_epoch(callback, model)
+    run_epoch(callback, model)
+    run_epoch(make(model, HALF, [MeanReciprocalRank(empty_value=None)]), model)
+    run_epoch(make(model, HALF, sample_weight=HALF >= 0), model)
 
 
 @ALL
@@ -218,5 +218,5 @@ def test_weights_that_are_none_are_warned_of(make):
     message = f"{2 * times} of {6 * times} weights that are negative or NaN, the first,"
     message += f" nan, in row {times}"
     with pytest.warns(UserWarning, match=message):
-        evaluated(callback, model)
-    evaluated(callback, model)
+        run_epoch(callback, model)
+    run_epoch(callback, model)

@@ -4,17 +4,17 @@ import compiled
 import keras
 import numpy as np
 import pytest
-from compiled import WAYS
+from compiled import COMPILERS
 from keras import ops
 from recording import results
-from registry import FIRST_CASES, with_cutoff
+from registry import FIRST_CASES, cases_for_cutoff
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import RankingModel, functional, metrics
 from keras_rank.metrics import NDCG, Coverage, RankingMetrics
 
 BACKEND = keras.backend.backend()
-pytestmark = compiled.with_layer_masks
+pytestmark = compiled.requires_layer_masks
 
 
 class Passes(keras.layers.Layer):
@@ -88,7 +88,7 @@ def test_groups_and_ranked_lists(lists):
     assert_equal(found, functional.ndcg(expected, scores, k=3, seed=1))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", COMPILERS)
 def test_compiled(way, lists):
     """Where JAX keeps masks by the addresses of tensors."""
     labels, scores, _, own, of_layers = lists
@@ -98,7 +98,7 @@ def test_compiled(way, lists):
         y_true = {"labels": labels, "mask": own}
         return functional.ndcg(y_true, masked(scores, of_layers), k=3, seed=1)
 
-    found = compiled.function(way, values)(*given)
+    found = compiled.compile_function(way, values)(*given)
     y_true = {"labels": labels, "mask": own & of_layers}
     expected = functional.ndcg(y_true, scores, k=3, seed=1)
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-6)
@@ -118,7 +118,7 @@ def test_ids_among_masked_items(graded, ties, lists, rng):
     sparse = {"ids": ids, "labels": grades} if graded else ids
     weights = rng.random(len(ids)).astype("float32")
     for k in (2, None):
-        for case in with_cutoff(k, FIRST_CASES):
+        for case in cases_for_cutoff(k, FIRST_CASES):
             # Which needs all pairs, of graded items.
             is_of_pairs = case.metric is metrics.PairwiseAccuracy
             if is_of_pairs and (k or not graded):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import scipy.sparse
-from epochs import Identity, evaluated, sizes_predicted
+from epochs import Identity, record_predict_sizes, run_epoch
 from keras import ops
 
 from keras_rank import metrics
@@ -51,7 +51,7 @@ def results(x, y, model=None, metrics=None, **arguments):
     """What is in the logs after an epoch, by the names of the metrics."""
     arguments = {"batch_size": BATCH_SIZE, "prefix": "", **arguments}
     metrics = metrics or members()
-    return evaluated(ListEvaluation(x, y, metrics, **arguments), model or scorer())
+    return run_epoch(ListEvaluation(x, y, metrics, **arguments), model or scorer())
 
 
 def predicted(x, model=None):
@@ -121,13 +121,13 @@ def test_parts_change_nothing(data, monkeypatch):
     whole = results(x, y, metrics=group, by=BY)
     assert len(whole) == 2 * 3
     model = scorer()
-    sizes = sizes_predicted(model, monkeypatch)
+    sizes = record_predict_sizes(model, monkeypatch)
     first = BATCH_SIZE, BATCH_SIZE
     for module, name, value, expected in (
-        (list_evaluation, "MOST_SCORES", 1, [16, 16, 8]),
-        (list_evaluation, "MOST_SCORES", 35 * ITEMS, [32, 8]),
-        (model_inputs, "MOST_ROWS", 31, [16, 16, 8]),
-        (model_inputs, "MOST_BYTES", 35 * x[0].nbytes, [32, 8]),
+        (list_evaluation, "MAX_SCORES", 1, [16, 16, 8]),
+        (list_evaluation, "MAX_SCORES", 35 * ITEMS, [32, 8]),
+        (model_inputs, "MAX_ROWS", 31, [16, 16, 8]),
+        (model_inputs, "MAX_BYTES", 35 * x[0].nbytes, [32, 8]),
     ):
         del sizes[:]
         with monkeypatch.context() as patch:
@@ -256,7 +256,7 @@ def test_what_a_callback_keeps_may_change_afterwards(data, rng, form):
     callback = ListEvaluation(x, form(given[0]), members(), prefix="", **kept)
     for each in (*given, by):
         each[:] = each[0].copy()
-    assert evaluated(callback, model) == whole
+    assert run_epoch(callback, model) == whole
     x[:] = -x
     logs = {}
     callback.on_epoch_end(1, logs)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import scipy.sparse
-from epochs import Identity, evaluated
+from epochs import Identity, run_epoch
 
 from keras_rank import catalogue, functional, metrics
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, ListEvaluation
@@ -64,13 +64,13 @@ def queries(rng):
 def of_rows(rows, members, by=None, which=slice(None), **arguments):
     given = (each[which] for each in rows[:3])
     arguments |= {"by": by, "model": Identity(), "prefix": ""}
-    return evaluated(GroupedEvaluation(*given, members, **arguments))
+    return run_epoch(GroupedEvaluation(*given, members, **arguments))
 
 
 def of_lists(lists, members, by=None, which=slice(None), **arguments):
     given = (each[which] for each in lists[:2])
     arguments |= {"by": by, "model": Identity(), "prefix": ""}
-    return evaluated(ListEvaluation(*given, members, **arguments))
+    return run_epoch(ListEvaluation(*given, members, **arguments))
 
 
 def queries_by(queries, members, by, which=slice(None), **arguments):
@@ -81,7 +81,7 @@ def queries_by(queries, members, by, which=slice(None), **arguments):
 
 
 def of_queries(queries, members, by=None, *which, **arguments):
-    return evaluated(queries_by(queries, members, by, *which, **arguments))
+    return run_epoch(queries_by(queries, members, by, *which, **arguments))
 
 
 def in_segments(name, values, weights, segments):
@@ -131,7 +131,7 @@ def test_segments_have_the_results_that_they_have_alone(request, evaluate):
 @pytest.mark.parametrize("most", [2**21, 15, 1])
 def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch, most):
     """Where ties are shuffled, by the number of the list among all, in any batches."""
-    monkeypatch.setattr("keras_rank.callbacks.grouped_evaluation._MOST_ITEMS", most)
+    monkeypatch.setattr("keras_rank.callbacks.grouped_evaluation._MAX_ITEMS", most)
     scores, labels, ids, by = rows
     _, first_rows, of_list = np.unique(ids, return_index=True, return_inverse=True)
     weights = rng.random(LISTS)

@@ -8,15 +8,15 @@ import re
 import subprocess
 import sys
 
-import elsewhere
 import pytest
+import unpublished_data
 
 ROOT = pathlib.Path(__file__).parents[2]
 # The one file that may name a path outside.
-ELSEWHERE = pathlib.Path(elsewhere.__file__)
+UNPUBLISHED_DATA = pathlib.Path(unpublished_data.__file__)
 FOLDERS = ["tests", "benchmarks", "examples", "docs", "keras_rank", ".ci"]
 SOURCES = [path for each in FOLDERS for path in sorted((ROOT / each).rglob("*.py"))]
-SOURCES = [path for path in [*SOURCES, *ROOT.glob("*.py")] if path != ELSEWHERE]
+SOURCES = [path for path in [*SOURCES, *ROOT.glob("*.py")] if path != UNPUBLISHED_DATA]
 # Of a machine, not of the system: `/proc` and `/dev` are the same on each.
 OF_MACHINES = "/(data|home|mnt|opt|root|srv|tmp|usr|var)"
 OUTSIDE = re.compile(rf"([\w./-]*/)?\.\.(/|$)|(~|{OF_MACHINES})/")
@@ -91,13 +91,13 @@ def test_a_path_outside_is_noticed(source):
 
 def test_one_function_finds_what_lies_beside_the_checkout():
     """It skips, so that nothing fails where that is absent."""
-    assert [*paths_outside(ELSEWHERE.read_text("utf-8"), depth=3)]
+    assert [*paths_outside(UNPUBLISHED_DATA.read_text("utf-8"), depth=3)]
     for path in SOURCES:
         text = path.read_text("utf-8")
         if path != pathlib.Path(__file__):
-            assert "import elsewhere" not in text, path
-            imported = {*re.findall("from elsewhere import (.*)", text)}
-            assert imported <= {"path_of"}, path
+            assert "import unpublished_data" not in text, path
+            imported = {*re.findall("from unpublished_data import (.*)", text)}
+            assert imported <= {"find_data_file"}, path
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_no_home_is_needed(tmp_path):
 
 
 def test_what_is_absent_is_skipped(monkeypatch, tmp_path):
-    monkeypatch.setattr(elsewhere, "DATA", tmp_path)
+    monkeypatch.setattr(unpublished_data, "DATA", tmp_path)
     with pytest.raises(pytest.skip.Exception, match=r"rows is not in .*, and not ours"):
-        elsewhere.path_of("some/rows")
+        unpublished_data.find_data_file("some/rows")
     (tmp_path / "rows").write_text("1")
-    assert elsewhere.path_of("rows").read_text() == "1"
+    assert unpublished_data.find_data_file("rows").read_text() == "1"

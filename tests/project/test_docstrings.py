@@ -7,7 +7,7 @@ import runpy
 import types
 
 import pytest
-from registry import CASES, OF_EXPOSURE, with_cutoff
+from registry import CASES, EXPOSURE_METRICS, cases_for_cutoff
 
 import keras_rank
 from keras_rank.metrics import ExposureMetric, RankingMetric, RankingMetrics
@@ -35,12 +35,12 @@ BASES = {
 # What a class says otherwise than its function, as it computes a mean later on.
 LATER = {
     "The seed of the shuffle. Defaults to `None`: each call draws a seed from Keras's "
-    "global generator, as seedless random operations of Keras do. Code that is "
-    "compiled takes it from the state of Python's generator instead. "
+    "global generator, as Keras's random operations do without a seed. Compiled code "
+    "derives the seed from the state of Python's generator instead. "
     "`keras.utils.set_random_seed` sets both.": (
-        "The seed of the shuffle, which is a function of the seed, the number of the "
-        "list since the last reset, and the item. Defaults to `None`: that of the "
-        "program, from the state of Python's generator at construction, which "
+        "The seed of the shuffle. The order is a function of the seed, the number of "
+        "the list since the last reset, and the item. Defaults to `None`: the seed is "
+        "derived from the state of Python's generator at construction, which "
         "`keras.utils.set_random_seed` sets."
     ),
     "`None` gives NaN": "`None` leaves it out of the mean",
@@ -86,7 +86,7 @@ def test_the_site_shows_all_of_ndcg():
     docstring = STYLE.in_full(before)
     assert "\n    seed: int or `keras.random.SeedGenerator`. The seed of" in docstring
     # What the class itself says, not what its base does.
-    assert "\n    relevance_threshold: float. Labels below it gain nothing" in docstring
+    assert "\n    relevance_threshold: float. Labels below the " in docstring
     assert "\n    name: str. Defaults to `ndcg_at_k`, or" in docstring
     assert docstring.split("Args:\n")[0] == before.split("Args:\n")[0]
     assert docstring.split("\n\nRaises:")[1] == before.split("\n\nRaises:")[1]
@@ -126,11 +126,11 @@ def test_what_several_say_stands_in_their_base(face):
 
 
 def test_all_say_the_same_of_k():
-    cases = with_cutoff(1)
+    cases = cases_for_cutoff(1)
     for base, others in (
         (keras_rank.functional, [RankingMetric]),
         (RankingMetric, [case.metric for case in cases]),
-        (ExposureMetric, OF_EXPOSURE),
+        (ExposureMetric, EXPOSURE_METRICS),
     ):
         assert {written(other)["k"] for other in others} == {written(base)["k"]}
 

@@ -1,4 +1,4 @@
-"""Tensors of any backend, on any device, as arrays and compared as such."""
+"""Conversion and comparison of tensors of any backend as NumPy arrays."""
 
 import numpy as np
 from keras import ops

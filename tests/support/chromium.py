@@ -1,4 +1,4 @@
-"""Chromium, in which tests open pages: they are skipped where there is none."""
+"""A Chromium browser for tests of pages, which are skipped without Chromium."""
 
 import shutil
 
@@ -7,7 +7,10 @@ import pytest
 
 @pytest.fixture(scope="module")
 def browser():
-    """A test has it by `browser = chromium.browser`. Its pages are closed with it."""
+    """Yields a browser and closes it and its pages after the module.
+
+    A test file defines the fixture by `browser = chromium.browser`.
+    """
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed"
     )

@@ -1,13 +1,13 @@
-"""The command, run within the tests."""
+"""A call of the command-line program within the process of the tests."""
 
 import keras_rank_command
 from keras_rank.evaluation.command import run
 
 
 def run_command(arguments):
-    """Returns its exit code, as `main` does that of the arguments of the process."""
+    """Runs the command with arguments as `main` does, and returns the exit code."""
     try:
-        parsed = keras_rank_command.parsed_arguments(arguments)
+        parsed = keras_rank_command.parse_arguments(arguments)
     except SystemExit as end:
         return end.code
     return run(parsed)

@@ -1,4 +1,4 @@
-"""The ways in which an update is compiled, by backend."""
+"""Compilers of updates and of functions by backend, and marks of what they require."""
 
 import functools
 
@@ -35,14 +35,15 @@ def _tf_function(metric, **options):
 def _torch_compile(metric):
     import torch
 
-    # Functions are compiled a step further, below: updates take the longest to trace.
+    # `backend="eager"` only traces: updates take the longest to trace. The functions of
+    # `compile_function` are compiled one step further.
     return torch.compile(
         lambda *batch: metric.update_state(*map(torch.as_tensor, batch)),
         backend="eager",
     )
 
 
-_WAYS = {
+_COMPILERS = {
     "jax": {"jax.jit": _jax_jit},
     "tensorflow": {
         "tf.function": _tf_function,
@@ -53,38 +54,39 @@ _WAYS = {
 
 
 def is_old_torch():
-    """Whether this is torch 2.6, whose compiler fails where a seed is hashed."""
+    """Returns whether torch is too old to compile the hash of a seed, as 2.6 is."""
     import torch
 
     return tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
 
 
-# Those of this backend, if its version can take them.
-WAYS = _WAYS.get(BACKEND, {})
+# The compilers of this backend: a name, and a function that compiles the update of a
+# metric. Empty if the version of the backend can't compile updates.
+COMPILERS = _COMPILERS.get(BACKEND, {})
 if BACKEND == "torch" and is_old_torch():
-    WAYS = {}
+    COMPILERS = {}
 
-# One graph on torch, which takes what Keras does to be traced as well.
-in_one_graph = pytest.mark.skipif(
-    keras.__version__ < "3.15", reason="torch can't trace the trees of older ones"
+# Tests of a single graph on torch, in which Keras's own code is traced too.
+requires_full_graph = pytest.mark.skipif(
+    keras.__version__ < "3.15", reason="torch can't trace trees of older Keras versions"
 )
 
-# Masks that layers pass on.
-with_layer_masks = pytest.mark.skipif(
+# Tests of masks that layers attach to their outputs.
+requires_layer_masks = pytest.mark.skipif(
     BACKEND == "numpy" and keras.__version__ < "3.14", reason="Keras ignores them"
 )
 
 
-def function(way, call):
-    """Compiles a function of tensors in a way."""
-    if way == "jax.jit":
+def compile_function(compiler, call):
+    """Compiles a function of tensors with the compiler of that name."""
+    if compiler == "jax.jit":
         import jax
 
         return jax.jit(call)
-    if way == "torch.compile":
+    if compiler == "torch.compile":
         import torch
 
         return torch.compile(call, backend="aot_eager")
     import tensorflow as tf
 
-    return tf.function(call, jit_compile="XLA" in way, autograph=False)
+    return tf.function(call, jit_compile="XLA" in compiler, autograph=False)

@@ -1,11 +1,11 @@
-"""Data sets of the libraries that Keras takes, of the same batches."""
+"""Data sets of each library that Keras accepts, with equal batches."""
 
 import keras
 import pytest
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches of parts of arrays; infinite without a number."""
+    """A data set of slices of nested arrays. `number=None` makes it infinite."""
 
     def __init__(self, *parts, size=16, number=0):
         super().__init__()
@@ -27,13 +27,13 @@ class Batches(keras.utils.PyDataset):
 
 def tf_data(*parts, size=16):
     tf = pytest.importorskip("tensorflow")
-    # It takes lists for tensors.
+    # `from_tensor_slices` would convert a list to one tensor.
     parts = keras.tree.lists_to_tuples(parts)
     return tf.data.Dataset.from_tensor_slices(parts).batch(size)
 
 
 class Items:
-    """A data set of PyTorch, of single rows."""
+    """A map-style data set of PyTorch that returns single rows."""
 
     def __init__(self, parts):
         self.parts = parts

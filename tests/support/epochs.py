@@ -1,29 +1,29 @@
-"""An epoch without training, for a callback that evaluates at its end."""
+"""An epoch without training, for callbacks that evaluate at the end of an epoch."""
 
 import keras
 
 
 class Identity:
-    """A model that scores or embeds by what it is given."""
+    """A model whose predictions are its inputs."""
 
     def predict(self, x, batch_size=None, verbose=0):
         return x["features"] if isinstance(x, dict) else x
 
 
-def sizes_predicted(model, monkeypatch):
-    """The rows and the batch size of each call of `predict`, from here on."""
+def record_predict_sizes(model, monkeypatch):
+    """Returns a list that gets the rows and the batch size of each later `predict`."""
     sizes, predict = [], model.predict
 
-    def recorded(x, batch_size, verbose):
+    def record_and_predict(x, batch_size, verbose):
         sizes.append((len(keras.tree.flatten(x)[0]), batch_size))
         return predict(x, batch_size=batch_size, verbose=verbose)
 
-    monkeypatch.setattr(model, "predict", recorded)
+    monkeypatch.setattr(model, "predict", record_and_predict)
     return sizes
 
 
-def evaluated(callback, model=None):
-    """The logs of an epoch."""
+def run_epoch(callback, model=None):
+    """Runs a callback through an epoch and returns the logs."""
     logs = {}
     callback.set_model(model)
     callback.on_train_begin()

@@ -1,4 +1,4 @@
-"""Small faults that may be planted in the functions of a file."""
+"""Small faults that can be planted in the functions of a file."""
 
 import ast
 import pathlib
@@ -14,9 +14,10 @@ NAMES = "min max, minimum maximum, amin amax, any all, logical_and logical_or"
 NAMES += ", floor ceil, zeros ones, zeros_like ones_like"
 
 
-def each_other(pairs: str) -> dict[str, str]:
-    both = dict(x.split() for x in pairs.split(", "))
-    return both | {y: x for x, y in both.items()}
+def replace_each_other(pairs: str) -> dict[str, str]:
+    """Returns a dict that maps each name of a pair to the other name."""
+    forward = dict(x.split() for x in pairs.split(", "))
+    return forward | {y: x for x, y in forward.items()}
 
 
 OTHER_OPERATORS = {
@@ -25,23 +26,23 @@ OTHER_OPERATORS = {
     "FloorDiv": "Mult",
     "Mod": "FloorDiv",
     "Pow": "Mult",
-} | each_other(PAIRS)
-OTHER_NAMES = each_other(NAMES)
-# Errors, and what they say.
+} | replace_each_other(PAIRS)
+OTHER_NAMES = replace_each_other(NAMES)
+# Errors and their messages.
 NOT_CHANGED = ast.Raise | ast.Assert | ast.JoinedStr
-OF_ERRORS = {"expected", "received", "message", "refused", "ValueError"}
-# Types, and decorators, which have run by then.
-NO_CODE = ("annotation", "returns", "decorator_list", "type_params")
-IN_ANY_ORDER = {"isinstance", *OTHER_NAMES}
-# `zip` is strict in case of a fault.
-PRECAUTIONS = {"strict"}
+ERROR_NAMES = {"expected", "received", "message", "refused", "ValueError"}
+# Type annotations, and decorators, which have run when a fault is planted.
+IGNORED_FIELDS = ("annotation", "returns", "decorator_list", "type_params")
+COMMUTATIVE = {"isinstance", *OTHER_NAMES}
+# `zip` is strict only to detect mistakes.
+IGNORED_KEYWORDS = {"strict"}
 
 # An attribute of a node of a tree, and its new value.
 Change: TypeAlias = tuple[ast.AST, str, object]
 
 
 class Fault(NamedTuple):
-    """Where a fault is, and its number among those of the file."""
+    """The location of a fault, and its number among the faults of the file."""
 
     path: str
     lines: range
@@ -53,8 +54,8 @@ class Fault(NamedTuple):
         return f"{self.path}:{self.lines.start}  {self.change}"
 
     def planted(self) -> types.CodeType:
-        """The code of the module with the fault."""
-        for fault, (node, attribute, value), tree in _found(self.path):
+        """Returns the code of the module with the fault."""
+        for fault, (node, attribute, value), tree in _find_faults(self.path):
             if fault == self:
                 setattr(node, attribute, value)
                 ast.fix_missing_locations(tree)
@@ -63,11 +64,11 @@ class Fault(NamedTuple):
 
 
 def faults_of(path: str) -> list[Fault]:
-    """All faults of a file, in an order that is always the same."""
-    return [fault for fault, *_ in _found(path)]
+    """Returns all faults of a file, always in the same order."""
+    return [fault for fault, *_ in _find_faults(path)]
 
 
-def _found(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
+def _find_faults(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
     tree = ast.parse((ROOT / path).read_text())
     number = 0
     for function, node in _functions_in(tree):
@@ -81,16 +82,16 @@ def _found(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
 
 
 def _functions_in(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
-    """The functions of a module and of its classes, by their qualified names."""
+    """Yields the functions of a module and of its classes by qualified name."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from _functions_in(node, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.FunctionDef) and not _is_text(node):
+        elif isinstance(node, ast.FunctionDef) and not _is_ignored(node):
             yield prefix + node.name, node
 
 
 def _texts(shown: ast.AST, node: ast.AST, attribute: str, value: object) -> list[str]:
-    """What is shown of a node, before the change and after it."""
+    """Returns the shortened source of a node before and after the change."""
     old = getattr(node, attribute)
     texts = []
     for x in (value, old):
@@ -101,36 +102,36 @@ def _texts(shown: ast.AST, node: ast.AST, attribute: str, value: object) -> list
 
 
 def _changes_in(node: ast.AST, lines: range) -> Iterator[tuple[ast.AST, Change, range]]:
-    """The changes in a statement or an expression, and the lines that must have run."""
-    if isinstance(node, NOT_CHANGED) or _is_text(node):
+    """Yields the changes within a node, and the lines that must run to reach them."""
+    if isinstance(node, NOT_CHANGED) or _is_ignored(node):
         return
     if isinstance(node, ast.stmt):
         body = getattr(node, "body", None)
         last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
         lines = range(node.lineno, last + 1)
-    for change in _changes_of(node):
+    for change in _changes_at(node):
         yield node, change, lines
     for name, value in ast.iter_fields(node):
         for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, ast.AST) and name not in NO_CODE:
+            if isinstance(part, ast.AST) and name not in IGNORED_FIELDS:
                 yield from _changes_in(part, lines)
 
 
-def _is_text(node: ast.AST) -> bool:
-    """Whether it is for people to read, or only matters where there is a fault."""
+def _is_ignored(node: ast.AST) -> bool:
+    """Returns whether a node is only read by people or only detects mistakes."""
     match node:
         case ast.FunctionDef("__repr__"):
             return True
         case ast.keyword(arg):
-            return arg in PRECAUTIONS
+            return arg in IGNORED_KEYWORDS
         case ast.Assign(targets=[ast.Name(name)]) | ast.AugAssign(ast.Name(name)):
-            return name in OF_ERRORS
+            return name in ERROR_NAMES
         case ast.Call(ast.Name(name)) | ast.FunctionDef(returns=ast.Name(name)):
-            return name in OF_ERRORS or name.endswith("_error")
+            return name in ERROR_NAMES or name.endswith("_error")
     return False
 
 
-def _changes_of(node: ast.AST) -> Iterator[Change]:
+def _changes_at(node: ast.AST) -> Iterator[Change]:
     match node:
         case ast.Compare(ops=[operator]):
             yield from _other_operator(node, "ops", operator)
@@ -143,7 +144,7 @@ def _changes_of(node: ast.AST) -> Iterator[Change]:
         ):
             yield from _other_operator(node, "op", operator)
         case ast.UnaryOp():
-            # Negated once more, as if it weren't.
+            # A second operator of the same kind cancels the first one.
             yield node, "operand", ast.UnaryOp(node.op, node.operand)
         case ast.Constant(bool(value)):
             yield node, "value", not value
@@ -155,7 +156,8 @@ def _changes_of(node: ast.AST) -> Iterator[Change]:
         case ast.comprehension(ifs=[_, *_]):
             yield node, "ifs", []
         case ast.Assign() if _names_in(*node.targets) <= _names_in(node.value):
-            # Without another one, a name would have no value.
+            # The assignment is removed. Only a name that had a value before, on the
+            # right side, still has a value then.
             yield node, "value", ast.parse(ast.unparse(node.targets[0])).body[0].value
         case ast.Expr(ast.Call()):
             yield node, "value", ast.Constant(None)
@@ -179,9 +181,9 @@ def _changes_of_call(node: ast.Call) -> Iterator[Change]:
     name = getattr(node.func, attribute, None)
     if name in OTHER_NAMES:
         yield node.func, attribute, OTHER_NAMES[name]
-    if len(node.args) > 1 and name not in IN_ANY_ORDER:
+    if len(node.args) > 1 and name not in COMMUTATIVE:
         first, second, *rest = node.args
         yield node, "args", [second, first, *rest]
     for word in node.keywords:
-        if word.arg not in PRECAUTIONS:
+        if word.arg not in IGNORED_KEYWORDS:
             yield node, "keywords", [x for x in node.keywords if x is not word]

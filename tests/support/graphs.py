@@ -1,4 +1,4 @@
-"""A CPU in the place of CUDA: what is recorded there is called again."""
+"""CUDA graphs of torch, simulated on a CPU: a replay calls the program again."""
 
 import contextlib
 from typing import ClassVar
@@ -8,13 +8,13 @@ import torch
 from keras_rank.backends import backend, torch_graphs
 
 
-class Recorded(torch_graphs.Graph):
-    """Outputs lie in memory of their own, which each replay overwrites.
+class RecordedGraph(torch_graphs.Graph):
+    """A graph whose outputs have separate memory, which each replay overwrites.
 
-    As of a device, they hold nothing of use before the first one.
+    As on a device, the outputs hold no valid values before the first replay.
     """
 
-    # What was done, in order.
+    # The steps that were taken, in order.
     events: ClassVar[list] = []
     is_replayed = False
 
@@ -26,53 +26,54 @@ class Recorded(torch_graphs.Graph):
         run()
         self.events.append("recorded")
         self._program, recorded = run.func, (self._run, self._tree)
-        own = [torch.full_like(x, 1) for x in self._outputs]
-        self._outputs, self._recorded = own, recorded
+        buffers = [torch.full_like(x, 1) for x in self._outputs]
+        self._outputs, self._recorded = buffers, recorded
         return 0
 
     def replay(self, leaves, outputs):
-        assert not Recorded.is_replayed
-        Recorded.is_replayed = True
+        assert not RecordedGraph.is_replayed
+        RecordedGraph.is_replayed = True
         try:
             self._take(leaves)
-            own = self._outputs
-            # Constants that are kept may have to be made again, as here they can be.
+            buffers = self._outputs
+            # The program may have to create cached constants again, which is not
+            # possible in inference mode.
             with torch.inference_mode(False):
                 self._program(is_first=True)
-            for x, again in zip(own, self._outputs, strict=True):
-                x.copy_(again)
-            self._outputs, (self._run, self._tree) = own, self._recorded
-            torch._foreach_copy_(outputs, own)
+            for buffer, output in zip(buffers, self._outputs, strict=True):
+                buffer.copy_(output)
+            self._outputs, (self._run, self._tree) = buffers, self._recorded
+            torch._foreach_copy_(outputs, buffers)
             self.events.append("replayed")
         finally:
-            Recorded.is_replayed = False
+            RecordedGraph.is_replayed = False
 
     def wait(self):
         self.events.append("waited")
 
 
 @contextlib.contextmanager
-def recording(monkeypatch):
-    """Programs are recorded, as where eager code runs on an accelerator."""
+def record_graphs(monkeypatch):
+    """Records programs, as eager code on an accelerator does."""
     with monkeypatch.context() as patch:
         patch.setattr(torch_graphs, "is_on", True)
-        patch.setattr(torch_graphs, "graph_kind", Recorded)
+        patch.setattr(torch_graphs, "graph_kind", RecordedGraph)
         patch.setattr(torch_graphs, "_kinds", {})
-        patch.setattr(Recorded, "events", [])
+        patch.setattr(RecordedGraph, "events", [])
         patch.setattr(backend, "on_accelerator", lambda: True)
         yield
 
 
-def replays():
-    """How often a graph was replayed."""
-    return Recorded.events.count("replayed")
+def count_replays():
+    """Returns the number of replays of graphs."""
+    return RecordedGraph.events.count("replayed")
 
 
-def errors():
-    """Why programs were not recorded."""
+def recording_errors():
+    """Returns the reasons why programs were not recorded."""
     return [kind.error for kind in torch_graphs._kinds.values() if kind.error]
 
 
-def recorded():
-    """The kinds of calls that have a graph."""
+def recorded_kinds():
+    """Returns the kinds of calls that have a graph."""
     return [x for x in torch_graphs._kinds.values() if x.graph is not None]

@@ -1,6 +1,6 @@
-"""The truth: every metric of one list, in plain Python, slow and obvious.
+"""The oracle: every metric of a single list in plain Python, slow and obvious.
 
-Nothing here knows of Keras, tensors or batches. Numbers are float64.
+It uses no Keras, tensors or batches. Numbers are float64.
 """
 
 import itertools
@@ -25,8 +25,8 @@ class Item(NamedTuple):
 Formula = Callable[..., float]
 
 
-def items_of(labels, scores, weights=None, mask=None) -> list[Item]:
-    """The items of a list, in their order: what is padding is left out."""
+def make_items(labels, scores, weights=None, mask=None) -> list[Item]:
+    """Returns the items of a list in their order, without padding."""
     size = len(labels)
     weights = [1.0] * size if weights is None else weights
     mask = [True] * size if mask is None else mask
@@ -39,16 +39,16 @@ def items_of(labels, scores, weights=None, mask=None) -> list[Item]:
 
 
 def value(formula: Formula, items, k=None, ties="average", seed=0, number=0, **options):
-    """The value of one list: the mean over its orders."""
-    orders = list(orders_of(items, ties, seed, number))
+    """Returns the value of one list, which is the mean over its possible orders."""
+    orders = list(possible_orders(items, ties, seed, number))
     depth = len(items) if k is None else k
     return statistics.fmean(
         formula(ranked[:depth], items, k, **options) for ranked in orders
     )
 
 
-def orders_of(items, ties, seed=0, number=0) -> Iterator[list[Item]]:
-    """The orders of the retrieved items: one, or all that ties allow."""
+def possible_orders(items, ties, seed=0, number=0) -> Iterator[list[Item]]:
+    """Yields the orders of the retrieved items: one, or all orders of tied items."""
     retrieved = [i for i, item in enumerate(items) if item.retrieved]
     if ties == "stable":
         yield [items[i] for i in sorted(retrieved, key=lambda i: -items[i].score)]
@@ -64,7 +64,7 @@ def orders_of(items, ties, seed=0, number=0) -> Iterator[list[Item]]:
 
 
 def mean(values: Sequence[float], weights: Sequence[float | None], empty_value=0.0):
-    """The mean over lists. A weight of `None` is that of a list without relevance."""
+    """Returns the mean over lists. Lists without relevance have the weight `None`."""
     known = [weight for weight in weights if weight is not None]
     average = statistics.fmean(known) if known else 1.0
     total = total_weight = 0.0
@@ -78,10 +78,10 @@ def mean(values: Sequence[float], weights: Sequence[float | None], empty_value=0
 
 
 def mean_over(lists, formula: Formula, relevance, **arguments) -> float:
-    """The mean over lists of labels, scores and weights; those of padding are none."""
-    kept = [items for items in itertools.starmap(items_of, lists) if items]
-    values = [value(formula, items, **arguments) for items in kept]
-    return mean(values, [list_weight(items, relevance) for items in kept])
+    """Returns the mean over lists of labels, scores and weights, without empty lists."""
+    nonempty = [items for items in itertools.starmap(make_items, lists) if items]
+    values = [value(formula, items, **arguments) for items in nonempty]
+    return mean(values, [list_weight(items, relevance) for items in nonempty])
 
 
 def list_weight(items, relevance: Callable[[float], float]) -> float | None:
@@ -91,7 +91,7 @@ def list_weight(items, relevance: Callable[[float], float]) -> float | None:
     return sum(item.weight * relevance(item.label) for item in items) / total
 
 
-# What items are worth.
+# Relevance, gains and discounts.
 
 
 def exponential(label: float) -> float:
@@ -120,7 +120,7 @@ DISCOUNTS = {
 }
 
 
-# The formulas: of the ranked items up to the cutoff, all items, and the cutoff.
+# The formulas. Arguments: the ranked items up to the cutoff, all items, and the cutoff.
 
 
 def dcg(ranked, items, k, relevance=exponential, rank_discount_fn="log2"):
@@ -280,7 +280,10 @@ def average_relevance_position(ranked, items, k, relevance=at_least_one):
 
 
 def pairwise_accuracy(ranked, items, k, tied_value=0.5):
-    """Of all pairs with different labels; the order of tied items is not asked."""
+    """Returns the share of pairs with different labels that are in the right order.
+
+    The order of tied items has no influence.
+    """
     best = sorted((item.score for item in items if item.retrieved), reverse=True)
     lowest = best[k - 1] if k is not None and k < len(best) else -math.inf
     pairs = credit = 0.0
@@ -298,7 +301,7 @@ def pairwise_accuracy(ranked, items, k, tied_value=0.5):
 
 
 def kendall_tau(ranked, items, k):
-    """Tau-b. Items that were not retrieved are tied."""
+    """Returns Kendall's tau-b, for which items that were not retrieved are tied."""
     ordered = by_label = by_score = 0
     for x, y in itertools.combinations(items, 2):
         ordered += sign(x.label, y.label) * sign(x.score, y.score)
@@ -324,20 +327,20 @@ def mean_ranks(values) -> list[float]:
     return [in_order.index(x) + (in_order.count(x) + 1) / 2 for x in values]
 
 
-# Subtopics: those to which an item is relevant, by its label.
+# Subtopics. A function maps the label of an item to the subtopics that it covers.
 
 
 def one_topic(label: float) -> list[bool]:
     return [label >= 1]
 
 
-def digits(label: float) -> list[bool]:
-    """Three subtopics, to which the binary digits of a label say what is relevant."""
+def subtopics_in_digits(label: float) -> list[bool]:
+    """Returns which of three subtopics an item covers, by its label's binary digits."""
     return [bool(int(label) >> topic & 1) for topic in range(3)]
 
 
-def in_digits(labels):
-    """Labels with an axis of three subtopics, -1 or NaN in all of them for padding."""
+def subtopic_labels(labels):
+    """Adds an axis of three subtopics to labels. Padding is -1 or NaN in all three."""
     import numpy as np
 
     labels = np.asarray(labels, "float32")
@@ -348,7 +351,7 @@ def in_digits(labels):
 
 
 def novelties(ranked, alpha, topics) -> list[list[float]]:
-    """What each item gains, for each topic."""
+    """Returns the gain of each item for each topic."""
     found = [0] * len(topics(0.0))
     gains = []
     for item in ranked:
@@ -360,8 +363,8 @@ def novelties(ranked, alpha, topics) -> list[list[float]]:
     return gains
 
 
-def topics_of(items, topics) -> list[bool]:
-    """Which topics have a relevant item."""
+def covered_topics(items, topics) -> list[bool]:
+    """Returns for each topic whether an item is relevant to it."""
     labels = [item.label for item in items]
     return [any(column) for column in zip(*map(topics, labels), strict=True)]
 
@@ -376,7 +379,8 @@ def _novelty(ranked, alpha, rank_discount_fn, topics) -> float:
     )
 
 
-def _most(items, k, alpha, rank_discount_fn) -> float:
+def _maximum_of_topic(items, k, alpha, rank_discount_fn) -> float:
+    """Returns the value of one topic if all items are relevant to it."""
     discount = DISCOUNTS[rank_discount_fn]
     last = len(items) if k is None else k
     return sum((1 - alpha) ** (r - 1) * discount(r) for r in range(1, last + 1))
@@ -389,7 +393,11 @@ def alpha_dcg(ranked, items, k, alpha=0.5, normalizer=None, topics=one_topic) ->
     value = _novelty(ranked, alpha, "log2", topics) / weight
     if normalizer is None:
         return value
-    return value / sum(topics_of(items, topics)) / _most(items, k, alpha, "log2")
+    return (
+        value
+        / sum(covered_topics(items, topics))
+        / _maximum_of_topic(items, k, alpha, "log2")
+    )
 
 
 def alpha_ndcg(
@@ -401,7 +409,7 @@ def alpha_ndcg(
             item.weight * sum(novelties([*ideal, item], alpha, topics)[-1])
             for item in rest
         ]
-        # Equal ones differ by how they are rounded.
+        # Equal gains may differ by rounding errors.
         best = next(i for i, g in enumerate(gains) if g >= max(gains) * (1 - 1e-6))
         ideal.append(rest.pop(best))
     best = _novelty(ideal, alpha, rank_discount_fn, topics)
@@ -409,7 +417,7 @@ def alpha_ndcg(
 
 
 def _mean_over_topics(values, items, weights, topics) -> float:
-    present = topics_of(items, topics)
+    present = covered_topics(items, topics)
     weights = [
         w * p for w, p in zip(weights or [1] * len(present), present, strict=True)
     ]
@@ -432,7 +440,7 @@ def expected_reciprocal_rank_ia(
     value = _mean_over_topics(values, items, subtopic_weights, topics)
     if normalizer is None:
         return value
-    return value / alpha / _most(items, k, alpha, "reciprocal")
+    return value / alpha / _maximum_of_topic(items, k, alpha, "reciprocal")
 
 
 def precision_ia(
@@ -446,12 +454,12 @@ def precision_ia(
 
 
 def subtopic_recall(ranked, items, k, topics=one_topic) -> float:
-    values = [float(covered) for covered in topics_of(ranked, topics)]
+    values = [float(covered) for covered in covered_topics(ranked, topics)]
     values = values or [0.0] * len(topics(0.0))
     return _mean_over_topics(values, items, None, topics)
 
 
-# The shuffle: a hash of the seed, the number of the list, and that of the item.
+# The shuffle: a hash of the seed, the number of the list, and the number of the item.
 
 
 def shuffle_key(seed: int, list_number: int, item_number: int) -> int:

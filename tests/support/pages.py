@@ -1,4 +1,4 @@
-"""The blocks of Python of the book in docs/, and what they print."""
+"""The Python blocks of the pages in docs/, and their printed output."""
 
 import dataclasses
 import pathlib
@@ -7,8 +7,8 @@ import textwrap
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
-# What `devices.md` shows needs several processes, and `trackers.md` needs trackers:
-# `test_devices.py` and `test_trackers.py` run it.
+# The examples of `devices.md` need several processes, and those of `trackers.md` need
+# trackers: `test_multi_device.py` and `test_experiment_trackers.py` run them.
 PAGES = sorted(
     page
     for page in DOCS.glob("*.md")
@@ -16,7 +16,7 @@ PAGES = sorted(
 )
 BACKENDS = ("jax", "tensorflow", "torch")
 
-# A block of Python, and the block of text that follows it: what it prints.
+# A Python block, and the text block after it, which shows the printed output.
 BLOCK = re.compile(
     r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```\n"
     r"(\s*^(?P=indent)```text\n(?P<output>.*?)^(?P=indent)```\n)?",
@@ -32,9 +32,9 @@ class Block:
 
     @property
     def backends(self):
-        """A block that imports a backend is for that one."""
-        named = [name for name in BACKENDS if f"import {name}" in self.code]
-        return named or [*BACKENDS, "numpy"]
+        """Returns the backends that a block imports, or all if it imports none."""
+        imported = [name for name in BACKENDS if f"import {name}" in self.code]
+        return imported or [*BACKENDS, "numpy"]
 
     @property
     def trains(self):
@@ -43,10 +43,10 @@ class Block:
 
 def blocks_of(page):
     text = page.read_text()
-    for found in BLOCK.finditer(text):
-        output = found["output"]
+    for match in BLOCK.finditer(text):
+        output = match["output"]
         yield Block(
-            line=text.count("\n", 0, found.start("code")) + 1,
-            code=textwrap.dedent(found["code"]),
+            line=text.count("\n", 0, match.start("code")) + 1,
+            code=textwrap.dedent(match["code"]),
             output=None if output is None else textwrap.dedent(output),
         )

@@ -1,4 +1,4 @@
-"""Runs code with another default precision of Keras."""
+"""A context with another default precision of Keras."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ import keras
 
 @contextlib.contextmanager
 def default_precision(precision):
-    """The default of all that Keras makes: `floatx`, or a policy of mixed precision."""
+    """Sets the default `floatx`, or the dtype policy if a mixed precision is given."""
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     try:
         if precision.startswith("mixed"):

@@ -1,7 +1,7 @@
-"""A metric that keeps the scores that it gets, for what others make of the same.
+"""A metric that records scores, so that tests can compare metrics on equal scores.
 
-The scores of another call of a model may be rounded in another way: a CPU may multiply
-one way in a graph, and another one in eager code.
+A second call of a model may round scores differently: a CPU may use one matrix product
+in a graph and another one in eager code.
 """
 
 import keras
@@ -10,31 +10,32 @@ from keras import ops
 
 
 def results(*metrics):
-    """Results by name, those of groups too."""
-    found = {}
+    """Returns the results of metrics and of groups of metrics by name."""
+    values = {}
     for metric in metrics:
         result = metric.result()
-        found |= result if isinstance(result, dict) else {metric.name: result}
-    return {name: float(value) for name, value in found.items()}
+        values |= result if isinstance(result, dict) else {metric.name: result}
+    return {name: float(value) for name, value in values.items()}
 
 
-class Recorded(keras.metrics.Metric):
-    """Keeps the scores of the lists since the last reset."""
+class RecordedScores(keras.metrics.Metric):
+    """A metric that stores the scores of all lists since the last reset."""
 
     def __init__(self, lists, items, name="recorded"):
         super().__init__(name=name)
-        self.kept = self.add_variable((lists, items), "zeros", dtype="float32")
+        self.stored = self.add_variable((lists, items), "zeros", dtype="float32")
         self.lists_seen = self.add_variable((), "zeros", dtype="int32")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         scores = ops.cast(y_pred, "float32")
-        # On torch, older versions of Keras can't take a slice of no known place.
+        # On torch, older versions of Keras can't slice at a position that is a tensor.
         rows = self.lists_seen.value + ops.arange(ops.shape(scores)[0], dtype="int32")
-        self.kept.assign(ops.scatter_update(self.kept.value, rows[:, None], scores))
+        stored = ops.scatter_update(self.stored.value, rows[:, None], scores)
+        self.stored.assign(stored)
         self.lists_seen.assign(self.lists_seen + ops.shape(scores)[0])
 
     def result(self):
         return self.lists_seen * 1
 
     def scores(self):
-        return np.array(ops.convert_to_numpy(self.kept.value))
+        return np.array(ops.convert_to_numpy(self.stored.value))

@@ -1,14 +1,14 @@
-"""What the reference backend can't do where no backend replaces its functions."""
+"""Expected failures and warnings of the reference backend, `generic.py`, on its own."""
 
-# By backend and test: the error that is expected, and the reason.
+# The expected error and its reason, by backend and test.
 EXCEPTIONS = {
-    ("torch", "test_float64_is_computed_in_full"): (
+    ("torch", "test_float64_keeps_its_precision"): (
         AssertionError,
         "Keras's functions cast float64 to float32 on torch",
     ),
 }
-# Cases of which float32 holds the values in full.
-PASS = {
+# Cases that pass nevertheless, as float32 represents their values exactly.
+PASSING_CASES = {
     "bpref",
     "f-beta",
     "f-beta of 0.3, of the retrieved",
@@ -26,12 +26,12 @@ PASS = {
     "subtopic recall",
 }
 
-# NumPy warns of sums of infinities of both signs, and of 0 / 0 where no list counts,
-# unless told to be quiet: of some examples that hypothesis draws.
+# NumPy warns of sums of infinities of both signs, and of 0 / 0 if no list counts. Some
+# examples that Hypothesis draws cause these warnings, which only a backend suppresses.
 WARNINGS = {
     ("numpy", name): "ignore::RuntimeWarning"
     for name in (
         "test_scores_are_what_they_mean",
-        "test_class_is_the_weighted_mean_of_the_oracle",
+        "test_class_equals_the_weighted_mean_of_the_oracle",
     )
 }

@@ -1,6 +1,6 @@
-"""All metrics, and what the laws need to know of each.
+"""The list of all metrics, with the arguments and the oracle of each test case.
 
-A new metric gets the laws by being listed here.
+The property tests run for every case in this list: add a new metric here.
 """
 
 import dataclasses
@@ -17,25 +17,25 @@ from keras_rank import functional, metrics
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A metric with one set of arguments, as class, function and oracle."""
+    """A metric with one set of arguments, as class, function and oracle formula."""
 
     name: str
     metric: type[metrics.RankingMetric]
-    # The formula of the oracle has its name.
+    # The formula of the oracle has the name of this function.
     function: Callable[..., Any]
     # Arguments of the class and the function.
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # The oracle's relevance of a label; `None`: 1 above the lowest label of the list.
+    # The oracle's relevance of a label. `None`: 1 for all labels above the lowest one.
     relevance: Callable[[float], float] | None = oracle.at_least_one
-    # Arguments of the oracle that differ from these.
+    # Arguments of the oracle that differ from `arguments`.
     oracle_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # Whether the value is the mean over the orders of tied items if these are averaged,
-    # and leaves lists out whatever `empty_value` is.
+    # Whether averaged ties give the mean over all orders of the tied items.
     averages_ties: bool = True
+    # Whether the metric ignores `empty_value` and always leaves out empty lists.
     leaves_out_empty: bool = False
-    # Whether it takes a cutoff.
+    # Whether the metric accepts a cutoff.
     has_cutoff: bool = True
-    # Whether the digits of a label are those of several subtopics.
+    # Whether the binary digits of a label stand for several subtopics.
     has_digits: bool = False
 
     def __str__(self) -> str:
@@ -43,33 +43,36 @@ class Case:
 
     @property
     def ignores_longer_cutoffs(self) -> bool:
-        """Whether a cutoff beyond the list is the same as none: it divides nothing."""
+        """Returns whether a cutoff beyond the list size changes no value.
+
+        It changes the value if the cutoff is a divisor.
+        """
         return not {"k", "maximum"} & {*map(str, self.arguments.values())}
 
     def make(self, **arguments: Any) -> metrics.RankingMetric:
-        return self.metric(**self._taken(arguments))
+        return self.metric(**self._accepted(arguments))
 
     def values(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None, **arguments: Any
     ) -> Any:
-        arguments = self._taken(arguments)
+        arguments = self._accepted(arguments)
         y_true = self.labels(y_true)
         return self.function(y_true, y_pred, sample_weight=sample_weight, **arguments)
 
     def labels(self, y_true: Any) -> Any:
-        """The labels that the metric takes, of those of one axis less."""
+        """Returns the labels for the metric, with an axis of subtopics if needed."""
         if not self.has_digits:
             return y_true
         if isinstance(y_true, dict):
             return {**y_true, "labels": self.labels(y_true["labels"])}
-        return oracle.in_digits(y_true)
+        return oracle.subtopic_labels(y_true)
 
-    def _taken(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """All arguments, but for those that the metric does not take."""
+    def _accepted(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns all arguments, without those that the metric does not accept."""
         refused = {"empty_value", "empty_weight"} if self.leaves_out_empty else set()
         refused |= set() if self.has_cutoff else {"k"}
-        taken = {"seed": 1, **self.arguments, **arguments}
-        return {name: x for name, x in taken.items() if name not in refused}
+        merged = {"seed": 1, **self.arguments, **arguments}
+        return {name: x for name, x in merged.items() if name not in refused}
 
     def list_weight(self, items) -> float | None:
         lowest = min((item.label for item in items), default=0.0)
@@ -77,16 +80,23 @@ class Case:
         return oracle.list_weight(items, relevance)
 
     def oracle_value(self, items, **arguments: Any) -> float:
-        """Arguments that a formula does not have are in the relevance."""
+        """Returns the value of the oracle for one list.
+
+        Arguments that the formula does not have are contained in `relevance`.
+        """
         formula = getattr(oracle, self.function.__name__)
-        given = {"relevance": self.relevance, **self.arguments, **self.oracle_arguments}
-        own = {x: given[x] for x in inspect.signature(formula).parameters if x in given}
-        return oracle.value(formula, items, **{"seed": 1, **own, **arguments})
+        options = {"relevance": self.relevance, **self.arguments}
+        options |= self.oracle_arguments
+        parameters = inspect.signature(formula).parameters
+        accepted = {name: options[name] for name in parameters if name in options}
+        return oracle.value(formula, items, **{"seed": 1, **accepted, **arguments})
 
 
-def cases(metric, function, *variants, **same) -> list[Case]:
-    """Cases of a metric, each by its name and the next fields."""
-    return [Case(name, metric, function, *own, **same) for name, *own in variants]
+def cases(metric, function, *variants, **shared) -> list[Case]:
+    """Returns cases of a metric. Each variant is a name and the fields after it."""
+    return [
+        Case(name, metric, function, *fields, **shared) for name, *fields in variants
+    ]
 
 
 def above_0(label: float) -> float:
@@ -101,8 +111,8 @@ def label_from_2(label: float) -> float:
     return label if label >= 2 else 0.0
 
 
-CORRELATES: dict[str, Any] = {"relevance": None, "averages_ties": False}
-CORRELATES |= {"leaves_out_empty": True, "has_cutoff": False}
+CORRELATION: dict[str, Any] = {"relevance": None, "averages_ties": False}
+CORRELATION |= {"leaves_out_empty": True, "has_cutoff": False}
 CASES = [
     *cases(
         metrics.ExpectedReciprocalRank,
@@ -214,12 +224,12 @@ CASES = [
         ("pairwise accuracy, tied pairs wrong", {"tied_value": 0.0}, None, {}, False),
         leaves_out_empty=True,
     ),
-    Case("kendall's tau", metrics.KendallTau, functional.kendall_tau, **CORRELATES),
+    Case("kendall's tau", metrics.KendallTau, functional.kendall_tau, **CORRELATION),
     Case(
         "spearman's correlation",
         metrics.SpearmanCorrelation,
         functional.spearman_correlation,
-        **CORRELATES,
+        **CORRELATION,
     ),
     Case("alpha-ndcg", metrics.AlphaNDCG, functional.alpha_ndcg),
     Case("alpha-dcg", metrics.AlphaDCG, functional.alpha_dcg),
@@ -233,12 +243,12 @@ CASES = [
 ]
 
 
-def with_cutoff(k: int | None, cases: list[Case] = CASES) -> list[Case]:
-    """The cases that take a cutoff, if there is one."""
+def cases_for_cutoff(k: int | None, cases: list[Case] = CASES) -> list[Case]:
+    """Returns the cases that accept the cutoff `k`."""
     return [case for case in cases if k is None or case.has_cutoff]
 
 
-# The same with several subtopics: the laws.
+# The cases of metrics of subtopics with several subtopics, and with more arguments.
 MORE_ARGUMENTS = {
     metrics.AlphaNDCG: [{"alpha": 0.3, "rank_discount_fn": "reciprocal"}],
     metrics.AlphaDCG: [{"alpha": 0.9, "normalizer": "maximum"}],
@@ -248,13 +258,13 @@ MORE_ARGUMENTS = {
     ],
     metrics.PrecisionIA: [{"denominator": "k", "subtopic_weights": [2, 0, 1]}],
 }
-OF_SUBTOPICS = [
+SUBTOPIC_CASES = [
     dataclasses.replace(
         case,
         name=f"{case.name} of subtopics",
         relevance=above_0,
         arguments=arguments,
-        oracle_arguments={"topics": oracle.digits},
+        oracle_arguments={"topics": oracle.subtopics_in_digits},
         has_digits=True,
     )
     for case in CASES
@@ -262,8 +272,8 @@ OF_SUBTOPICS = [
     for arguments in [{}, *MORE_ARGUMENTS.get(case.metric, [])]
 ]
 
-# They need no labels: `test_exposure.py` has their laws.
-OF_EXPOSURE = {
+# These metrics need no labels, and `test_exposure.py` tests them.
+EXPOSURE_METRICS = {
     metrics.AveragePopularity,
     metrics.Coverage,
     metrics.Gini,
@@ -272,8 +282,8 @@ OF_EXPOSURE = {
     metrics.Personalization,
 }
 
-# One case of each metric, for what takes long.
+# One case of each metric, for slow tests.
 FIRST_CASES = list({case.metric: case for case in reversed(CASES)}.values())[::-1]
-# Where operations are compiled one by one, or slow by themselves.
+# Operations are slow on these backends, or are compiled one by one.
 IS_SLOW = keras.backend.backend() in ("jax", "tensorflow")
-CASES_HERE = FIRST_CASES if IS_SLOW else CASES
+BACKEND_CASES = FIRST_CASES if IS_SLOW else CASES

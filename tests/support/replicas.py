@@ -1,9 +1,10 @@
-"""Fits and evaluates on several devices: what `test_devices.py` runs in a process.
+"""A program that fits and evaluates on one device and on several.
 
     KERAS_BACKEND=jax python tests/support/replicas.py
 
-Prints, as JSON, the results on one device and on several, by their names. Devices have
-to be told before a backend is used, so that this has a process of its own.
+`test_multi_device.py` runs it. It prints the results as JSON, by name and number of
+devices. It is a separate process because devices must be configured before the backend
+is first used.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ def data(rows):
 
 
 def make_metrics():
-    """A metric, a group, and those that see the weights: one counts items."""
+    """Returns a metric, a group, and two weighted metrics, the last of item counts."""
     return [
         NDCG(k=3, seed=1),
         RankingMetrics(["map@3", "mrr"], prefix="group_", standard_errors=True),
@@ -58,29 +59,32 @@ def build(rate):
     inputs = keras.Input((ITEMS, FEATURES))
     scores = keras.layers.Reshape((ITEMS,))(dense(inputs))
     model = keras.Model(inputs, scores)
-    given = {"metrics": metrics[:2], "weighted_metrics": metrics[2:]}
-    model.compile(keras.optimizers.SGD(rate), squared_error, **given)
+    arguments = {"metrics": metrics[:2], "weighted_metrics": metrics[2:]}
+    model.compile(keras.optimizers.SGD(rate), squared_error, **arguments)
     return model, metrics
 
 
-def named(way, found):
-    return {f"{way} {name}": float(value) for name, value in found.items()}
+def with_prefix(prefix, values):
+    return {f"{prefix} {name}": float(value) for name, value in values.items()}
 
 
 def fit_and_evaluate(model, metrics, x, labels, weights):
-    """Returns what Keras logs, and the states of the metrics after it."""
-    given = {"sample_weight": weights, "batch_size": 8, "verbose": 0}
-    history = model.fit(x, labels, shuffle=False, **given).history
+    """Returns the logs of `fit` and `evaluate`, and the states of the metrics."""
+    arguments = {"sample_weight": weights, "batch_size": 8, "verbose": 0}
+    history = model.fit(x, labels, shuffle=False, **arguments).history
     fitted = {name: values[-1] for name, values in history.items()}
-    evaluated = model.evaluate(x, labels, return_dict=True, **given)
-    # The loss is not ours: on torch, Keras leaves it to each process.
+    evaluated = model.evaluate(x, labels, return_dict=True, **arguments)
+    # Losses are not compared: on torch, Keras computes the loss of each process alone.
     del fitted["loss"], evaluated["loss"]
-    logs = {**named("fit", fitted), **named("evaluate", evaluated)}
+    logs = {**with_prefix("fit", fitted), **with_prefix("evaluate", evaluated)}
     return logs, [export_state(metric) for metric in metrics]
 
 
 def evaluate_rows():
-    """In `fit`, on rows in any order: the last batch is smaller, but not for JAX."""
+    """Returns the results of `GroupedEvaluation` in `fit` on shuffled rows.
+
+    The last batch is smaller than the others, except on JAX.
+    """
     x, labels, _ = data(slice(LISTS))
     order = np.random.default_rng(1).permutation(LISTS * ITEMS)
     rows, labels = x.reshape(-1, FEATURES)[order], labels.reshape(-1)[order]
@@ -91,48 +95,51 @@ def evaluate_rows():
     model = keras.Model(inputs, scores)
     model.compile(keras.optimizers.SGD(0.0), "mse")
     size = 8 if keras.backend.backend() == "jax" else 7
-    given = rows, labels, ids, [NDCG(k=3, seed=1), "mrr"]
-    callbacks = [GroupedEvaluation(*given, batch_size=size)]
+    task = rows, labels, ids, [NDCG(k=3, seed=1), "mrr"]
+    callbacks = [GroupedEvaluation(*task, batch_size=size)]
     fitted = model.fit(rows, labels, 8, callbacks=callbacks, verbose=0)
     del fitted.history["loss"]
     return {f"rows {name}": values[-1] for name, values in fitted.history.items()}
 
 
 def with_exported(logs, states):
-    """Adds what the states give to metrics that were on no device."""
+    """Adds the results of the states, merged into new metrics, to the logs."""
     pairs = zip(make_metrics(), states, strict=True)
     merged = [merge_state(metric, [state]) for metric, state in pairs]
-    return {**logs, **named("exported", results(*merged))}
+    return {**logs, **with_prefix("exported", results(*merged))}
 
 
 def rank_constant_scores():
-    """The best order comes first: an order of ties that is not fair flatters."""
-    ways = {"shuffled": True, "stable": False, "average": "average"}
+    """Returns values of NDCG for constant scores in each tie mode.
+
+    The items are in the best order, so an unfair order of ties gives a high value.
+    """
+    tie_modes = {"shuffled": True, "stable": False, "average": "average"}
     inputs = keras.Input((ITEMS,))
     model = keras.Model(inputs, keras.layers.Rescaling(0.0)(inputs))
-    metrics = [NDCG(3, shuffle_ties=x, seed=1, name=name) for name, x in ways.items()]
+    metrics = [NDCG(3, shuffle_ties=x, seed=1, name=n) for n, x in tie_modes.items()]
     model.compile(loss="mse", metrics=metrics)
     labels = np.tile(np.float32([3, 2, 1, 0, 0, 0]), (CONSTANT_LISTS, 1))
     logs = model.evaluate(labels, labels, 1000, return_dict=True, verbose=0)
-    return {name: logs[name] for name in ways}
+    return {name: logs[name] for name in tie_modes}
 
 
-def on_jax():
-    """One host device, and four."""
+def run_on_jax():
+    """Yields the results on one host device and on four."""
     for number in (1, 4):
         if number > 1:
             devices = [f"cpu:{i}" for i in range(number)]
             distribution = keras.distribution.DataParallel(devices=devices)
             keras.distribution.set_distribution(distribution)
         model, metrics = build(rate=0.1)
-        found = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
+        logs_and_states = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
         constant = rank_constant_scores() | evaluate_rows()
         keras.distribution.set_distribution(None)
-        yield f"{number} devices", {**with_exported(*found), **constant}
+        yield f"{number} devices", {**with_exported(*logs_and_states), **constant}
 
 
-def on_tensorflow():
-    """Two virtual CPUs."""
+def run_on_tensorflow():
+    """Yields the results on one virtual CPU and on two."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -143,18 +150,22 @@ def on_tensorflow():
         with scope():
             model, metrics = build(rate=0.1)
             even = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
-            # The last batch has one list, and the second replica none of it. Keras
-            # weighs the gradients of both alike, so that nothing is learned here.
+            # The last batch has one list, so the second replica gets no list. Keras
+            # gives the gradients of both replicas equal weights, which would make the
+            # models differ: the learning rate of 0 prevents this.
             model.optimizer.learning_rate = 0.0
             uneven = fit_and_evaluate(model, metrics, *data(slice(LISTS + 1)))
             constant = rank_constant_scores() | evaluate_rows()
-        found = {**with_exported(*even), **constant}
-        found |= named("uneven", with_exported(*uneven))
-        yield f"{number} devices", found
+        values = {**with_exported(*even), **constant}
+        values |= with_prefix("uneven", with_exported(*uneven))
+        yield f"{number} devices", values
 
 
-def on_torch():
-    """Two and three processes, of which the third has no data."""
+def run_on_torch():
+    """Yields the results of one process, and of each of two and three processes.
+
+    The third process has no data.
+    """
     import torch
 
     model, metrics = build(rate=0.0)
@@ -162,9 +173,10 @@ def on_torch():
     yield "1 devices", {**logs, **evaluate_rows()}
     multiprocessing.set_forkserver_preload(["keras_rank", "torch.distributed"])
     with tempfile.TemporaryDirectory() as folder:
-        # One group for each process: torch 2.6 may wait forever where one is destroyed.
+        # Each process creates one group only: torch 2.6 may wait forever when a group
+        # is destroyed.
         for world in (2, 3):
-            # Which ends the others if one fails, where they would wait for it.
+            # If one process fails, `start_processes` ends the others, which would wait.
             torch.multiprocessing.start_processes(
                 run_rank, (world, folder), nprocs=world, start_method="forkserver"
             )
@@ -178,27 +190,31 @@ def run_rank(rank, world, folder):
     rows = (slice(0, 17), slice(17, LISTS), slice(0))[rank]
     store = f"file://{folder}/store-{world}"
     dist.init_process_group("gloo", store, rank=rank, world_size=world)
-    found = {**follow_the_recipe(rows), **evaluate_rows()}
+    values = {**follow_the_recipe(rows), **evaluate_rows()}
     path = pathlib.Path(folder) / f"rank {rank} of {world} devices.json"
-    path.write_text(json.dumps(found))
-    # No rank leaves before all have what they wait for.
+    path.write_text(json.dumps(values))
+    # No process ends while another one still waits for it.
     dist.barrier()
 
 
 def follow_the_recipe(rows):
-    """Each rank fits and evaluates its shard; a function of the book does the rest."""
+    """Fits and evaluates the shard of a rank, and merges by the documented function."""
     names, text = {}, DOCUMENTATION.read_text()
     exec(re.search(r"```python\n(import torch.*?)```", text, re.DOTALL)[1], names)
     model, metrics = build(rate=0.0)
     x, labels, weights = data(rows)
-    found = {}
-    for way, use in (("fit", model.fit), ("evaluate", model.evaluate)):
+    values = {}
+    for name, method in (("fit", model.fit), ("evaluate", model.evaluate)):
         if len(x):
-            use(x, labels, sample_weight=weights, batch_size=8, verbose=0)
-        found |= named(way, results(*map(names["over_all_ranks"], metrics)))
-    return found
+            method(x, labels, sample_weight=weights, batch_size=8, verbose=0)
+        values |= with_prefix(name, results(*map(names["over_all_ranks"], metrics)))
+    return values
 
 
 if __name__ == "__main__":
-    backends = {"jax": on_jax, "tensorflow": on_tensorflow, "torch": on_torch}
-    json.dump(dict(backends[keras.backend.backend()]()), sys.stdout)
+    programs = {
+        "jax": run_on_jax,
+        "tensorflow": run_on_tensorflow,
+        "torch": run_on_torch,
+    }
+    json.dump(dict(programs[keras.backend.backend()]()), sys.stdout)

@@ -1,10 +1,11 @@
-"""Functions under `jax.shard_map`, sharded candidates: what `test_devices.py` runs.
+"""A program that runs functions under `jax.shard_map` and ranks sharded candidates.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python tests/support/shards.py
 
-Prints, as JSON, by the names of the tie modes and cutoffs: the values on two shards and
-those of the two halves alone, the results of metrics whose sums were added up, and the
-values of candidates that lie on all devices.
+`test_multi_device.py` runs it. It prints pairs of values as JSON: functions on two
+shards and on the two halves alone, by tie mode and cutoff; results of metrics whose sums
+were added over the shards, and on all lists; and catalogs with candidates that are
+sharded over all devices, and on one device.
 """
 
 import json
@@ -28,26 +29,26 @@ def batch():
 
 
 def over_shards(function, outputs):
-    given = {"in_specs": (SPLIT, SPLIT), "out_specs": outputs}
-    return jax.jit(jax.shard_map(function, mesh=MESH, **given))
+    specs = {"in_specs": (SPLIT, SPLIT), "out_specs": outputs}
+    return jax.jit(jax.shard_map(function, mesh=MESH, **specs))
 
 
-def values():
+def function_values():
     labels, scores = batch()
     for shuffle_ties in (True, False, "average"):
         for k in (3, None):
-            given = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
+            options = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
 
-            def ndcg(labels, scores, given=given):
-                return functional.ndcg(labels, scores, **given)
+            def ndcg(labels, scores, options=options):
+                return functional.ndcg(labels, scores, **options)
 
-            found = over_shards(ndcg, SPLIT)(labels, scores)
-            alone = jax.jit(ndcg)
-            halves = [alone(labels[:4], scores[:4]), alone(labels[4:], scores[4:])]
-            yield f"{shuffle_ties}, {k}", np.asarray(found), np.concatenate(halves)
+            sharded = over_shards(ndcg, SPLIT)(labels, scores)
+            single = jax.jit(ndcg)
+            halves = [single(labels[:4], scores[:4]), single(labels[4:], scores[4:])]
+            yield f"{shuffle_ties}, {k}", np.asarray(sharded), np.concatenate(halves)
 
 
-def results():
+def metric_results():
     members = [
         metrics.NDCG(k=3, shuffle_ties=False),
         metrics.MeanAveragePrecision(shuffle_ties=False),
@@ -65,11 +66,11 @@ def results():
     summed = over_shards(update, WHOLE)(*batch())
     whole = jax.jit(group.stateless_update_state)(variables, *batch())
     expected = group.stateless_result(whole)
-    for name, found in group.stateless_result(summed).items():
-        yield name, np.asarray(found), np.asarray(expected[name])
+    for name, result in group.stateless_result(summed).items():
+        yield name, np.asarray(result), np.asarray(expected[name])
 
 
-def of_catalogues():
+def catalogue_values():
     rng = np.random.default_rng(0)
     queries = rng.normal(size=(6, 4)).astype("float32")
     candidates = np.round(rng.normal(size=(40, 4))).astype("float32")
@@ -77,15 +78,15 @@ def of_catalogues():
     over_items = NamedSharding(Mesh(np.array(jax.devices()), ("items",)), SPLIT_ITEMS)
     sharded = jax.device_put(candidates, over_items)
     for shuffle_ties in (True, "average"):
-        given = {"block_size": 16, "shuffle_ties": shuffle_ties, "seed": 1}
-        of_both = [
-            np.asarray(functional.ndcg(catalogue.rank(targets, queries, x, **given)))
+        options = {"block_size": 16, "shuffle_ties": shuffle_ties, "seed": 1}
+        pair = [
+            np.asarray(functional.ndcg(catalogue.rank(targets, queries, x, **options)))
             for x in (sharded, candidates)
         ]
-        yield f"catalogue, {shuffle_ties}", *of_both
+        yield f"catalogue, {shuffle_ties}", *pair
 
 
 if __name__ == "__main__":
-    triples = [*values(), *results(), *of_catalogues()]
-    found = {name: [a.tolist(), b.tolist()] for name, a, b in triples}
-    json.dump(found, sys.stdout)
+    triples = [*function_values(), *metric_results(), *catalogue_values()]
+    pairs = {name: [a.tolist(), b.tolist()] for name, a, b in triples}
+    json.dump(pairs, sys.stdout)

@@ -1,4 +1,7 @@
-"""Batches of lists: ragged, tied, masked, empty, not retrieved."""
+"""Strategies of Hypothesis that draw batches of lists, splits, cutoffs and tie modes.
+
+The lists are ragged and tied, with masked, empty and unretrieved items.
+"""
 
 import keras
 import numpy as np
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 from keras_rank.lists.inputs import read
 from keras_rank.lists.standardize import dense_lists
 
-# One shape for all examples, so that compiled code is compiled once.
+# All examples have one shape, so that they are compiled once.
 BATCH, LIST_SIZE = 8, 7
 
 
@@ -15,7 +18,7 @@ BATCH, LIST_SIZE = 8, 7
 def batches(draw, weighted=False, ties=True, unretrieved=True):
     """Draws labels, scores and weights of shape `(BATCH, LIST_SIZE)`.
 
-    Lists are shorter where labels are -1. Few distinct scores make many ties.
+    Labels of -1 make lists shorter, and few distinct scores make many ties.
     """
     seed = draw(st.integers(0, 2**32 - 1))
     levels = draw(st.integers(1, 8)) if ties else 0
@@ -41,16 +44,16 @@ def batches(draw, weighted=False, ties=True, unretrieved=True):
     return labels, scores, weights
 
 
-def lists_of(labels, scores):
-    """What a metric makes of labels and scores."""
+def standardized_lists(labels, scores):
+    """Returns the standardized lists that a metric computes from labels and scores."""
     return dense_lists("float32", read(labels, scores, None).batch)
 
 
-# Where batches are split, the start and the end among the places.
+# Indices at which a batch is split, including its start and its end.
 splits = st.lists(st.integers(0, BATCH), max_size=BATCH).map(sorted)
 cutoffs = st.sampled_from([None, 1, 2, 3, 5, 7, 20])
 if keras.backend.backend() == "jax":
-    # It compiles each operation anew for each shape and cutoff.
+    # JAX compiles each operation again for each shape and cutoff.
     splits = st.sampled_from([[], [4], [0, 4, 4, 8]])
     cutoffs = st.sampled_from([None, 3])
 ties = st.sampled_from([True, False, "average"])

@@ -1,4 +1,4 @@
-"""Tables of scored items, as the tests of evaluation and of its command read them."""
+"""Tables of scored items for the tests of the evaluation and of the command."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ def raises(message):
 
 
 def write(rows, path):
-    """Writes a table in the format that the name says."""
+    """Writes a table in the format of the suffix of the path."""
     suffix = pathlib.Path(path).suffix
     if suffix == ".parquet":
         parquet.write_table(rows, path)
@@ -26,15 +26,15 @@ def write(rows, path):
         rows.to_pandas().to_json(path, orient="records", lines=True)
 
 
-def texts(folder, **contents):
-    """Writes files of text, and returns their paths."""
+def write_texts(folder, **contents):
+    """Writes text files, named by keyword, and returns their paths."""
     paths = [folder / name for name in contents]
     for path, text in zip(paths, contents.values(), strict=True):
         path.write_text(text)
     return paths
 
 
-# A table of Arrow in other forms.
+# Functions that convert a table of Arrow to each form of a table in memory.
 IN_MEMORY = {
     "arrow": lambda rows: rows,
     "dict": lambda rows: rows.to_pydict(),
@@ -48,8 +48,11 @@ IN_MEMORY = {
 }
 
 
-def rows_of(lists=60, seed=0, noise=1.0, digits=1):
-    """Shuffled rows of lists of 1 to 20 items, with ties, empty lists and weights."""
+def make_rows(lists=60, seed=0, noise=1.0, digits=1):
+    """Returns shuffled rows of lists of 1 to 20 items, with ties and weights.
+
+    The lists of every seventh query have no relevant item.
+    """
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 21, lists)
     query = np.repeat(np.arange(lists), sizes)
@@ -70,19 +73,19 @@ def rows_of(lists=60, seed=0, noise=1.0, digits=1):
     return pa.table({name: values[order] for name, values in columns.items()})
 
 
-def lists_of(table, *names):
-    """The values of columns by query, in the order of the rows."""
+def columns_by_list(table, *names):
+    """Returns the values of columns, grouped by query, in the order of the rows."""
     columns = {name: table[name].to_pylist() for name in (*names, "query_id")}
     queries = sorted(set(columns["query_id"]))
-    places = {query: [] for query in queries}
-    for place, query in enumerate(columns["query_id"]):
-        places[query].append(place)
+    row_numbers = {query: [] for query in queries}
+    for row, query in enumerate(columns["query_id"]):
+        row_numbers[query].append(row)
     return [
-        [[columns[name][place] for place in places[query]] for query in queries]
+        [[columns[name][row] for row in row_numbers[query]] for query in queries]
         for name in names
     ]
 
 
-def checks(evaluation):
-    """The rows of its health, by their names."""
+def health_checks(evaluation):
+    """Returns the rows of the health table of an evaluation by their names."""
     return {row["check"]: row for row in evaluation.health()}

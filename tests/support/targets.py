@@ -1,30 +1,30 @@
-"""Lists of ids of relevant items: the metrics that take them, and passes over these."""
+"""Cases of metrics that accept sparse labels, and patches of compiled block steps."""
 
 import contextlib
 
 import pytest
-from registry import CASES_HERE
+from registry import BACKEND_CASES
 
 from keras_rank import metrics
 from keras_rank.catalogue.blocks import _kept_step
 
-OF_TARGETS = [case for case in CASES_HERE if case.metric.takes_sparse_labels]
-# To whom an id is worth a label of 1.
-OF_IDS = [
+SPARSE_CASES = [case for case in BACKEND_CASES if case.metric.takes_sparse_labels]
+# Cases in which an id counts as an item with the label 1.
+BINARY_SPARSE_CASES = [
     case
-    for case in OF_TARGETS
+    for case in SPARSE_CASES
     if (case.arguments.get("relevance_threshold") or 1.0) <= 1.0
-    # Whose pairs have no cutoff here, and which has laws of its own.
+    # Its pairs accept no cutoff with ids, and other tests cover it.
     and case.metric is not metrics.PairwiseAccuracy
 ]
 
 
 @contextlib.contextmanager
-def changed(place, **changes):
-    """Other values of a module, for steps over candidates that are compiled anew."""
+def patch_module(module, **changes):
+    """Sets attributes of a module and compiles steps over candidates again."""
     _kept_step.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changes.items():
-            patch.setattr(place, name, value)
+            patch.setattr(module, name, value)
         yield
     _kept_step.cache_clear()

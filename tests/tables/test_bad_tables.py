@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tables import raises, texts, write
+from tables import raises, write, write_texts
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
@@ -210,7 +210,7 @@ WRONG_RUNS = [
 
 @pytest.mark.parametrize(("qrels", "run", "message"), WRONG_RUNS)
 def test_wrong_runs(tmp_path, qrels, run, message):
-    texts(tmp_path, QRELS="\n".join(qrels), RUN="\n".join(run))
+    write_texts(tmp_path, QRELS="\n".join(qrels), RUN="\n".join(run))
     with contextlib.chdir(tmp_path), raises(message):
         evaluate_run("QRELS", "RUN", ["mrr"])
 
@@ -236,13 +236,13 @@ def test_a_bad_field_between_tabs(tmp_path, name, place):
     bad, is_empty = OF_TABS[name]
     lines = [f"{i}\t0\t{x}\t1" for i, x in enumerate("abc")]
     lines[place] = bad.format(place, "abc"[place])
-    texts(tmp_path, QRELS="\n".join(lines))
+    write_texts(tmp_path, QRELS="\n".join(lines))
     end = ", with an empty field between tabs" * is_empty
     with contextlib.chdir(tmp_path), raises(NO_LABEL.format(place + 1)) as error:
         evaluate_run("QRELS", {"0": ["a"]}, ["mrr"])
     assert f"{lines[place]!r}{end}" in str(error.value)
     # The only line.
-    texts(tmp_path, QRELS=lines[place])
+    write_texts(tmp_path, QRELS=lines[place])
     if name not in ("a fifth field", "three fields"):
         with contextlib.chdir(tmp_path), raises(NO_LABEL.format(1)):
             evaluate_run("QRELS", {"0": ["a"]}, ["mrr"])
@@ -252,11 +252,11 @@ def test_a_bad_field_between_tabs_of_a_run(tmp_path):
     good = "1\tQ0\ta\t1\t.9\tt"
     for bad in ("2\tQ0\ta\t1\t\tt", "2\tQ0\t\t1\t.9\tt", "\t2\tQ0\ta\t1\t.9\tt"):
         for lines, number in (([good, bad], 2), ([bad, good], 1)):
-            texts(tmp_path, RUN="\n".join(lines))
+            write_texts(tmp_path, RUN="\n".join(lines))
             with contextlib.chdir(tmp_path), raises(f"line {number} of RUN"):
                 evaluate_run({"1": ["a"]}, "RUN", ["mrr"])
     # The tag may be missing.
-    (run,) = texts(tmp_path, RUN="1\tQ0\ta\t1\t.9\t\n1\tQ0\tb\t2\t.8\t\n")
+    (run,) = write_texts(tmp_path, RUN="1\tQ0\ta\t1\t.9\t\n1\tQ0\tb\t2\t.8\t\n")
     assert evaluate_run({"1": ["b"]}, run, ["mrr"])["mrr"] == 0.5
 
 

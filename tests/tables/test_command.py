@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from commands import run_command
 from pyarrow import parquet
-from tables import rows_of
+from tables import make_rows
 
 import keras_rank
 import keras_rank_command
@@ -38,7 +38,7 @@ def in_a_folder(tmp_path, monkeypatch):
     (tmp_path / "qrels").write_text(QRELS)
     (tmp_path / "run").write_text(RUN)
     for name, noise in (("base", 3.0), ("new", 0.5)):
-        parquet.write_table(rows_of(noise=noise), f"{name}.parquet")
+        parquet.write_table(make_rows(noise=noise), f"{name}.parquet")
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def stored(command):
 def test_lists_are_written_and_compared(command, stored):
     of_rows = command("compare base.parquet new.parquet -m ndcg@5 -o json")
     of_lists = command("compare base_lists.parquet new_lists.parquet -o json -m ndcg@5")
-    base, new = (evaluate(rows_of(noise=noise), ["ndcg@5"]) for noise in (3.0, 0.5))
+    base, new = (evaluate(make_rows(noise=noise), ["ndcg@5"]) for noise in (3.0, 0.5))
     for printed in (of_rows, of_lists):
         assert json.loads(printed.out)["comparison"] == new.compare(base).rows
     line = "compare base.parquet new.parquet base_lists.parquet -m ndcg@5"
@@ -281,7 +281,7 @@ def test_gates_compare_what_is_printed(command):
 def test_an_output_is_not_an_input(command):
     command("evaluate base.parquet -m mrr map --per-list lists.parquet")
     os.link("new.parquet", "same.parquet")
-    parquet.write_table(rows_of(), "qrels.parquet")
+    parquet.write_table(make_rows(), "qrels.parquet")
     for line in (
         "base.parquet --per-list base.parquet",
         "base.parquet --per-list ./base.parquet",
@@ -316,7 +316,7 @@ def test_gates_hold_for_each_slice(command):
     printed = command(f"{line} --fail-below ndcg@5={bound}", expected=1)
     (shut,) = [line for line in printed.err.splitlines() if "Warning" not in line]
     assert shut == f"keras-rank: ndcg@5 of {market} is {value:.6g}, below {bound:g}"
-    parquet.write_table(rows_of(noise=0.5), "run.parquet")
+    parquet.write_table(make_rows(noise=0.5), "run.parquet")
     line = "compare new.parquet base.parquet run.parquet -m ndcg@5 --fail-if-worse"
     printed = command(f"{line} --by market --confidence 0.5", expected=1)
     assert "ndcg@5 of base.parquet de is worse by 0." in printed.err
@@ -332,7 +332,7 @@ def test_a_page_is_written(command):
     assert printed.out == ""
     assert "The page is in report.html" in printed.err
     assert "Warning: 14 of 60 lists have no relevant items" in printed.err
-    new, base = (evaluate(rows_of(noise=noise), ["mrr"]) for noise in (0.5, 3.0))
+    new, base = (evaluate(make_rows(noise=noise), ["mrr"]) for noise in (0.5, 3.0))
     compared = new.compare(base).to_html().partition("<p>")[0]
     before = page_of()
     assert "<h2>By market</h2>" in before
@@ -371,7 +371,7 @@ def test_a_page_is_of_one_model(command, tmp_path):
 
 def test_tables_in_html_and_versions(command):
     printed = command("evaluate new.parquet -m mrr -o html").out
-    found = evaluate(rows_of(noise=0.5), ["mrr"]).summary()
+    found = evaluate(make_rows(noise=0.5), ["mrr"]).summary()
     assert printed.rstrip("\n") == found.to_html()
     assert command("--version").out == f"{keras_rank.__version__}\n"
 
@@ -605,7 +605,7 @@ def test_a_file_without_permission(command, monkeypatch):
 
 def subparsers():
     """The parsers of the commands, by their names."""
-    return keras_rank_command.parser_of_command()._subparsers._group_actions[0].choices
+    return keras_rank_command.build_parser()._subparsers._group_actions[0].choices
 
 
 def test_options_accept_what_the_functions_accept():

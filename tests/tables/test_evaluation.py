@@ -13,7 +13,7 @@ from keras import ops
 from pyarrow import parquet
 from registry import FIRST_CASES
 from scipy import stats
-from tables import IN_MEMORY, checks, lists_of, raises, rows_of
+from tables import IN_MEMORY, columns_by_list, health_checks, make_rows, raises
 
 from keras_rank.evaluation import Evaluation, Table, compare, evaluate, evaluate_run
 from keras_rank.evaluation.lists import padded_batches
@@ -44,12 +44,14 @@ def column(evaluation, name):
 @pytest.mark.parametrize("weight", [None, "weight", "item_weight"])
 def test_means_are_those_of_all_metrics(weight, ties):
     """Some leave out or weigh empty lists in a way of their own."""
-    rows = rows_of()
+    rows = make_rows()
     cases = [case for case in FIRST_CASES if not case.metric.takes_subtopics]
     metrics = [case.make(shuffle_ties=ties, name=case.name) for case in cases]
     for value in (None, 0.5):
         metrics.append(NDCG(k=3, shuffle_ties=ties, empty_value=value, name=f"{value}"))
-    labels, scores, weights = lists_of(rows, "label", "score", weight or "weight")
+    labels, scores, weights = columns_by_list(
+        rows, "label", "score", weight or "weight"
+    )
     group = RankingMetrics(metrics)
     group.update_state(labels, scores, None if weight is None else weights)
     found = evaluate(rows, metrics, weight=weight).to_dict()
@@ -79,8 +81,8 @@ def test_weights_count_as_those_of_the_metrics(weights):
 
 
 def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
-    rows, names = rows_of(), ["ndcg@5", "mrr"]
-    of_lists, labels = lists_of(rows, "weight", "label")
+    rows, names = make_rows(), ["ndcg@5", "mrr"]
+    of_lists, labels = columns_by_list(rows, "weight", "label")
     found = evaluate(rows, names, weight="weight")
     assert found.per_list.column_names == ["query_id", *names, "weight"]
     expected = np.where([*map(any, labels)], [w[0] for w in of_lists], np.nan)
@@ -93,14 +95,14 @@ def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
 
 
 def test_a_query_that_lies_in_two_parts_is_an_error():
-    parts = [evaluate(rows_of(seed=seed), ["mrr"]).table for seed in (0, 1)]
+    parts = [evaluate(make_rows(seed=seed), ["mrr"]).table for seed in (0, 1)]
     with raises("`table` should have one row per query"):
         Evaluation(pa.concat_tables(parts))
 
 
 def test_how_rows_are_cut_does_not_matter(monkeypatch):
     """Nor which other lists there are: ties are shuffled by the id of the query."""
-    rows, names = rows_of(digits=0), ["ndcg@5", "map"]
+    rows, names = make_rows(digits=0), ["ndcg@5", "map"]
     arguments = {"weight": "item_weight", "keep": ["market"]}
     expected = evaluate(rows, names, **arguments)
     monkeypatch.setattr("keras_rank.reading.rows.ROWS_AT_A_TIME", 7)
@@ -116,7 +118,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
 
 
 def test_the_order_of_rows_does_not_matter_where_items_are_known():
-    rows = rows_of(digits=0).append_column("id", pa.array(range(len(rows_of()))))
+    rows = make_rows(digits=0).append_column("id", pa.array(range(len(make_rows()))))
     other = rows.take(np.random.default_rng(1).permutation(len(rows)))
     found = [evaluate(each, ["ndcg@5", "map"], item="id") for each in (rows, other)]
     assert found[0].table.equals(found[1].table)
@@ -137,7 +139,7 @@ def test_lists_of_similar_length_are_padded_by_less_than_a_third():
 
 @pytest.mark.parametrize("form", [*IN_MEMORY, "category"])
 def test_tables_in_memory(form):
-    rows = rows_of()
+    rows = make_rows()
     expected = evaluate(rows, ["ndcg@5"], keep="market").per_list
     if form == "category":
         given = rows.to_pandas().astype({"market": "category"})
@@ -176,7 +178,7 @@ def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
 
 
 def test_standard_error_is_that_of_a_mean():
-    evaluation = evaluate(rows_of(), ["ndcg@5", "arp"])
+    evaluation = evaluate(make_rows(), ["ndcg@5", "arp"])
     for row in evaluation.summary(confidence=0.9):
         values = column(evaluation, row["metric"])
         values = values[~np.isnan(values)]
@@ -187,7 +189,7 @@ def test_standard_error_is_that_of_a_mean():
 
 
 def test_weighted_errors_are_those_of_the_bootstrap(rng):
-    rows = rows_of(lists=400)
+    rows = make_rows(lists=400)
     evaluation = evaluate(rows, [NDCG(k=5, empty_value=0.3)], weight="weight")
     (found,) = evaluation.summary()
     values, weights = column(evaluation, "ndcg_at_5"), column(evaluation, "weight")
@@ -199,7 +201,7 @@ def test_weighted_errors_are_those_of_the_bootstrap(rng):
 
 
 def test_slices():
-    evaluation = evaluate(rows_of(), ["ndcg@5", "mrr"], keep=["market", "user"])
+    evaluation = evaluate(make_rows(), ["ndcg@5", "mrr"], keep=["market", "user"])
     summary = evaluation.summary(by="market")
     assert list(summary.columns)[:3] == ["market", "metric", "value"]
     assert summary["market"] == ["de", "de", "fr", "fr", "jp", "jp"]
@@ -213,7 +215,7 @@ def test_slices():
 
 def test_lists_of_a_cluster_stay_together():
     """As if there were one list for each: four times the same does not count more."""
-    once, metrics = rows_of(lists=30), [NDCG(k=5, shuffle_ties=False)]
+    once, metrics = make_rows(lists=30), [NDCG(k=5, shuffle_ties=False)]
     once = once.set_column(7, "user", once["query_id"])
     ids = once["query_id"].to_numpy()
     copies = [once.set_column(0, "query_id", pa.array(ids + 30 * i)) for i in range(4)]
@@ -279,8 +281,8 @@ class Unbounded(RankingMetric):
 
 
 def test_few_lists_are_named():
-    ten = evaluate(rows_of(lists=10), ["mrr"], keep=["market", "user"])
-    many = evaluate(rows_of(lists=28), ["mrr"], keep="market")
+    ten = evaluate(make_rows(lists=10), ["mrr"], keep=["market", "user"])
+    many = evaluate(make_rows(lists=28), ["mrr"], keep="market")
     assert ten.summary().notes == []
     for table, too_few in (
         (ten.summary(by="market"), "all rows have fewer than 10 lists"),
@@ -345,8 +347,10 @@ def own_gains(labels):
 
 
 def two_models(**arguments):
-    base = evaluate(rows_of(lists=80, noise=3.0), ["ndcg@5", "map"], **arguments)
-    return base, evaluate(rows_of(lists=80, noise=1.0), ["ndcg@5", "map"], **arguments)
+    base = evaluate(make_rows(lists=80, noise=3.0), ["ndcg@5", "map"], **arguments)
+    return base, evaluate(
+        make_rows(lists=80, noise=1.0), ["ndcg@5", "map"], **arguments
+    )
 
 
 def test_paired_t_test_is_that_of_scipy():
@@ -465,7 +469,7 @@ def test_several_models_are_corrected_together():
 
 def test_models_may_differ_in_metrics_names_and_sizes_of_ids():
     """What a model does not have is missing from the differences."""
-    rows = rows_of()
+    rows = make_rows()
     base = evaluate(rows, ["ndcg@5", "mrr"])
     short = rows.append_column("qid", rows["query_id"].cast(pa.uint32()))
     models = {"a": evaluate(short, ["mrr"], query="qid"), "b": base}
@@ -481,7 +485,7 @@ def test_metrics_keep_their_seeds():
     metric, group = NDCG(k=2), RankingMetrics([MeanReciprocalRank()])
     seeds = metric.seed, group.members[0].seed
     for metrics in ([metric], group):
-        evaluate(rows_of(), metrics)
+        evaluate(make_rows(), metrics)
     assert (metric.seed, group.members[0].seed) == seeds != (0, 0)
 
 
@@ -499,7 +503,7 @@ def test_the_mean_of_no_lists_is_unknown():
 
 
 def test_what_only_one_side_has_is_named():
-    new = evaluate(rows_of(), ["mrr"])
+    new = evaluate(make_rows(), ["mrr"])
     base = Evaluation(new.table.slice(0, 57))
     assert new.compare(base)["lists"] == [57]
     left_out = "has are left out (3): 57, 58, 59."
@@ -508,7 +512,7 @@ def test_what_only_one_side_has_is_named():
 
 
 def test_other_labels_of_the_same_queries_are_named():
-    rows = rows_of()
+    rows = make_rows()
     label, query = (rows[x].to_numpy() for x in ("label", "query_id"))
     more = np.maximum(label, query == 3)
     rows = rows.append_column("other", pa.array(more))
@@ -530,7 +534,7 @@ def test_worst_queries():
     assert worst["ndcg@5"] == sorted(column(new, "ndcg@5"))[:3]
     lost = base.worst("map", 2, baseline=new)
     assert lost["difference"] == sorted(column(base, "map") - column(new, "map"))[:2]
-    arp = evaluate(rows_of(), ["arp"])
+    arp = evaluate(make_rows(), ["arp"])
     assert arp.worst("arp", 1)["arp"] == [np.nanmax(column(arp, "arp"))]
     for n in (0, 1.5):
         with pytest.raises(ValueError, match=f"`n` should be .* Received: n={n}"):
@@ -554,7 +558,7 @@ def test_health_tells_why_to_mistrust_a_number():
     }
     arguments = {"item": "item_id", "unjudged": "irrelevant"}
     evaluation = evaluate(rows, ["ndcg@2", "mrr"], **arguments)
-    found = checks(evaluation)
+    found = health_checks(evaluation)
     for name, expected in {
         **dict.fromkeys(("nothing relevant", "one item", "shorter than 2"), (1, 0.25)),
         **dict.fromkeys(("constant scores", "NaN scores", "tied at 2"), (1, 0.25)),
@@ -590,12 +594,14 @@ ALL_RELEVANT = [
 def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found):
     rows = {"query_id": [1, 1, 2, 2], "label": labels, "score": [0.1, 0.2, 0.3, 0.1]}
     evaluation = evaluate(rows, metrics)
-    assert checks(evaluation)["every item relevant"]["lists"] == found
+    assert health_checks(evaluation)["every item relevant"]["lists"] == found
     warned = [w for w in evaluation.warnings if "have only relevant items" in w]
     assert len(warned) == (found == 2)
     # One that was not retrieved can make a difference.
     rows = {"query_id": [1, 1], "label": [1, 1], "score": [0.5, None]}
-    assert checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
+    assert (
+        health_checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
+    )
 
 
 BELOW = "for mrr: .* of 12 of them are below `relevance_threshold`, 1.$"
@@ -641,7 +647,7 @@ def test_the_spread_is_over_all_orders_whatever_an_item_adds(weight, scores):
     ]
     evaluation = evaluate(rows, metrics, weight=weight)
     for metric in metrics:
-        row = checks(evaluation)[f"ties of {metric.name}"]
+        row = health_checks(evaluation)[f"ties of {metric.name}"]
         values = column(evaluation, metric.name)
         worst, best = np.sort(values)[[0, -1]][:: 1 if metric.higher_is_better else -1]
         expected = pytest.approx((worst, np.mean(values), best), abs=1e-6)
@@ -652,7 +658,7 @@ def test_the_worst_order_is_never_better_than_the_best():
     """With a relevant item at rank 3, the mean of precisions is 5/6, without it 1."""
     rows = {"query_id": [1] * 4, "label": [1, 0, 1, 0], "score": [3, 2, 1, 1]}
     metric = MeanAveragePrecision(k=3, normalizer="retrieved", name="map")
-    row = checks(evaluate(rows, [metric]))["ties of map"]
+    row = health_checks(evaluate(rows, [metric]))["ties of map"]
     assert (row["worst"], row["best"]) == pytest.approx((5 / 6, 1.0))
 
 
@@ -662,24 +668,24 @@ def test_health_of_chosen_metrics_is_not_that_of_others():
     of_two = MeanReciprocalRank(relevance_threshold=2, name="2")
     for metrics in (["mrr", of_two], [of_two, "mrr"]):
         evaluation = evaluate(rows, metrics)
-        found = checks(evaluation)
+        found = health_checks(evaluation)
         assert found["nothing relevant to 2"]["lists"] == 2
         assert found["nothing relevant to mrr"]["lists"] == 0
     of_one = Evaluation(evaluation._values.of_metrics(["2"]).table)
-    assert checks(of_one)["nothing relevant"]["lists"] == 2
+    assert health_checks(of_one)["nothing relevant"]["lists"] == 2
     for each in (
         Evaluation(evaluation._values.of_metrics(["mrr"]).table),
         Evaluation(evaluation.table, metrics=[MeanReciprocalRank()]),
     ):
-        assert checks(each)["nothing relevant"]["lists"] == 0
+        assert health_checks(each)["nothing relevant"]["lists"] == 0
         assert each.warnings == []
     # Not known of a file of version 0.5.0.
     old = Evaluation(evaluation.table.drop_columns(["health/mrr/relevant"]))
-    assert next(x for x in checks(old) if "relevant" in x) == "nothing relevant"
+    assert next(x for x in health_checks(old) if "relevant" in x) == "nothing relevant"
 
 
 def test_nothing_is_said_of_no_lists():
-    table = evaluate(rows_of(), ["mrr", "ndcg@5"]).table
+    table = evaluate(make_rows(), ["mrr", "ndcg@5"]).table
     nothing = Evaluation(table.slice(0, 0))
     assert (nothing.warnings, len(nothing.health())) == ([], 0)
     assert str(nothing) == str(nothing.summary())
@@ -689,7 +695,7 @@ def test_duplicates_are_counted_where_that_is_asked_for():
     rows = {"query_id": [1, 1, 2], "item_id": [5, 5, 5], "label": [1, 0, 1]}
     rows["score"] = [0.1, 0.2, 0.3]
     evaluation = evaluate(rows, ["mrr"], item="item_id", duplicates="count")
-    assert checks(evaluation)["duplicated items"]["lists"] == 1
+    assert health_checks(evaluation)["duplicated items"]["lists"] == 1
     assert any("have duplicate items" in warning for warning in evaluation.warnings)
 
 
@@ -702,14 +708,14 @@ def test_few_items_are_no_mistake_in_a_run():
     for text in ("fewer than 10 items", "does `query` name the column of the lists"):
         assert not any(text in warning for warning in of_run.warnings)
         assert any(text in warning for warning in of_rows.warnings)
-    found = checks(of_run)
+    found = health_checks(of_run)
     assert (found["one item"]["lists"], found["shorter than 10"]["lists"]) == (2, 3)
 
 
 def test_a_label_below_0_is_no_judgment_to_health():
     rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
     for unjudged, lists, share in (("irrelevant", 1, 0.5), (None, 0, 1.0)):
-        found = checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
+        found = health_checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
         judged = found["judged@2"]
         assert (judged["lists"], judged["share"]) == (lists, share)
         assert found["nothing judged"]["lists"] == lists
@@ -721,7 +727,7 @@ def test_values_alone_tell_nothing_of_what_was_meant():
     rows = {"query_id": query, "label": label, "score": np.tile([1, 2, 3], 12)}
     assert evaluate(rows, ["ndcg@3"]).warnings == []
     # That there is one item in each list is a fact.
-    by_item = evaluate(rows_of().slice(0, 30), ["mrr"], query="item_id")
+    by_item = evaluate(make_rows().slice(0, 30), ["mrr"], query="item_id")
     assert any("does `query` name" in w for w in by_item.warnings)
 
 
@@ -749,7 +755,7 @@ OF_OTHERS += ['{"query": "query_id", "rules": null, "metrics": []}']
 
 @pytest.mark.parametrize("written", UNKNOWN + OF_OTHERS)
 def test_metadata_of_another_version(written):
-    table = evaluate(rows_of(), ["mrr"]).table
+    table = evaluate(make_rows(), ["mrr"]).table
     ours = "have a schema that this version of keras_rank can read: otherwise evaluate"
     message = ours if written in UNKNOWN else "be the table of an evaluation, whose "
     with raises(f"`table` should {message}"):
@@ -757,7 +763,7 @@ def test_metadata_of_another_version(written):
 
 
 def test_columns_that_an_evaluation_needs():
-    table = evaluate(rows_of(), ["mrr", "ndcg@5"]).table
+    table = evaluate(make_rows(), ["mrr", "ndcg@5"]).table
     with raises('`table` should have a column "weight"'):
         Evaluation(table.drop_columns("weight"))
     for name in ("health/tied@5", "health/mrr/best", "health/ties"):
@@ -766,7 +772,7 @@ def test_columns_that_an_evaluation_needs():
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "CSV"])
 def test_lists_are_written_for_other_tools(tmp_path, suffix):
-    rows = rows_of(lists=5).to_pydict()
+    rows = make_rows(lists=5).to_pydict()
     rows["market"] = ['a,"b"\n' + x if x == "de" else None for x in rows["market"]]
     evaluation = evaluate(rows, ["ndcg@5", "mrr"], keep="market")
     file = tmp_path / f"it's lists.{suffix}"
@@ -781,7 +787,7 @@ def test_lists_are_written_for_other_tools(tmp_path, suffix):
 
 @pytest.mark.parametrize("name", ["lists", "lists.xlsx", "lists.csv.gz", "lists.pq"])
 def test_files_of_other_kinds_are_not_written(tmp_path, name):
-    evaluation = evaluate(rows_of(lists=5), ["mrr"])
+    evaluation = evaluate(make_rows(lists=5), ["mrr"])
     with raises("`path` should end in one of .parquet, .csv, .json, .jsonl. Received"):
         evaluation.write(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
@@ -819,7 +825,7 @@ def test_items_are_kept():
 def test_an_evaluation_is_written_and_read(tmp_path):
     arguments = {"keep": "market", "weight": "weight", "item": "item_id"}
     arguments |= {"duplicates": "count", "keep_items": 3}
-    evaluation = evaluate(rows_of(), ["ndcg@5", "mrr"], **arguments)
+    evaluation = evaluate(make_rows(), ["ndcg@5", "mrr"], **arguments)
     evaluation.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
     assert again.per_list.equals(evaluation.per_list)

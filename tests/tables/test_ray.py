@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tables import raises, rows_of
+from tables import make_rows, raises
 
 from keras_rank import catalogue, functional
 from keras_rank.evaluation import evaluate
@@ -141,7 +141,7 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     pytest.importorskip("ray.data")
     from keras_rank.evaluation.lists import per_list_values
 
-    rows, shards = rows_of(lists=200, digits=0), tmp_path / "rows"
+    rows, shards = make_rows(lists=200, digits=0), tmp_path / "rows"
     # Some rows are padding, and some lists have no others.
     query, item, label = (rows[i].to_numpy() for i in range(3))
     is_padding = (item % 5 == 0) | (query % 50 == 1)

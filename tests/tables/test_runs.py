@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from commands import run_command
-from elsewhere import path_of
-from tables import IN_MEMORY, checks, raises, rows_of, texts, write
+from tables import IN_MEMORY, health_checks, make_rows, raises, write, write_texts
+from unpublished_data import find_data_file
 
 from keras_rank.evaluation import Evaluation, Table, evaluate, evaluate_run
 from keras_rank.evaluation.lists.metric_names import by_rules
@@ -73,7 +73,7 @@ MEASURES += [f"success_{k}" for k in (1, 5, 10)]
 def test_the_files_of_trec_eval():
     """All of what it prints that is a mean of ours, of each query and of all."""
     names = ("qrels.test", "results.test", "out.test.aq")
-    *files, printed = (path_of(f"trec_eval/{name}") for name in names)
+    *files, printed = (find_data_file(f"trec_eval/{name}") for name in names)
     found = evaluate_run(*files, MEASURES)
     by_query = {**values_of(found), "all": found.to_dict()}
     rows = [line.split(maxsplit=2) for line in printed.read_text().splitlines()]
@@ -129,7 +129,7 @@ def test_graded_runs_with_ties_are_those_of_trec_eval(seed, way):
 def test_scores_that_no_float_holds(tmp_path):
     """A float beyond its range is infinite, and is ranked as any other."""
     qrels, low = {"1": {"b": 1}}, {"1": {"b": -1.797e308, "a": 0.5}}
-    (high,) = texts(tmp_path, run="1 Q0 b 1 1e39 t\n1 Q0 a 2 inf t\n")
+    (high,) = write_texts(tmp_path, run="1 Q0 b 1 1e39 t\n1 Q0 a 2 inf t\n")
     for rules, expected in (("trec_eval", 0.5), ("trec_eval-9", 1.0)):
         assert mrr(qrels, high, rules=rules) == expected
         assert mrr(qrels, low, rules=rules) == 0.5
@@ -187,7 +187,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
         assert by_rules("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
     assert by_rules("ndcg@10", "keras").get_config()["gain_fn"] == "exponential"
     same = NDCG(k=5, gain_fn="linear", name="same")
-    found = evaluate(rows_of(), ["nDCG@5", same, "P_5", "ndcg@10"])
+    found = evaluate(make_rows(), ["nDCG@5", same, "P_5", "ndcg@10"])
     assert found["nDCG@5"] == found["same"]
     assert found["P@5"] == found["P_5"]
     for each in (found, evaluate_run(*graded(0), ["ndcg@10"], rules="keras")):
@@ -293,8 +293,8 @@ def test_names_in_any_case_have_the_meaning_of_other_tools_first():
     for name in ("p@5", "P@5", "Precision@5", "PRECISION@5"):
         strings[name] = "PrecisionAtK(k=5, denominator='k')"
     for string, call in strings.items():
-        assert by_rules(string, "trec_eval")._as_call() == call
-    calls = {x: by_rules(x, "keras")._as_call() for x in ("p@5", "P@5", "Ndcg@9")}
+        assert by_rules(string, "trec_eval")._format_call() == call
+    calls = {x: by_rules(x, "keras")._format_call() for x in ("p@5", "P@5", "Ndcg@9")}
     assert calls["p@5"] == "PrecisionAtK(k=5)"
     assert calls["P@5"] == "PrecisionAtK(k=5, denominator='k')"
     assert calls["Ndcg@9"] == "NDCG(k=9)"
@@ -480,7 +480,7 @@ for start, it, item, tag in (
 
 @pytest.mark.parametrize(("qrels", "run", "expected"), TEXTS)
 def test_lines_of_text(tmp_path, qrels, run, expected):
-    files = texts(tmp_path, qrels=qrels, run=run)
+    files = write_texts(tmp_path, qrels=qrels, run=run)
     found = values_of(evaluate_run(*files, ["mrr"]))
     assert found == {query: {"mrr": value} for query, value in expected.items()}
 
@@ -490,7 +490,7 @@ SPACED = ["1, Q0, 7, 1, .9, t", "1, 0, 7, 1, .9 , t", "1, 7, .9", "1; 0; 7; 1; .
 
 @pytest.mark.parametrize("line", SPACED)
 def test_columns_between_delimiters_and_spaces(tmp_path, line):
-    qrels, run = texts(tmp_path, qrels="1, 0, 7, 1\n", run=line)
+    qrels, run = write_texts(tmp_path, qrels="1, 0, 7, 1\n", run=line)
     for given in (({"1": {" 7": 1}}, run), (qrels, {"1": [" 7"]})):
         with raises("Received: "):
             mrr(*given)
@@ -508,7 +508,7 @@ TOPICS = RETRIEVED.replace("query_id", "topic").replace("retrieved", "doc_id")
 def test_a_named_column_of_one_side(tmp_path, capsys, role):
     """The other side has one with a known name."""
     found, name = (RETRIEVED, "retrieved") if role == "item" else (TOPICS, "topic")
-    qrels, run = texts(tmp_path, qrels=GOLD.replace("gold", "doc_id"), run=found)
+    qrels, run = write_texts(tmp_path, qrels=GOLD.replace("gold", "doc_id"), run=found)
     named = {role: name}
     assert mrr(qrels, run, **named) == 0.5
     table = pd.read_json(run, lines=True).astype({"score": float})
@@ -522,14 +522,14 @@ def test_a_named_column_of_one_side(tmp_path, capsys, role):
 
 def test_a_named_column_of_the_judgments(tmp_path):
     run = RETRIEVED.replace("retrieved", "docno")
-    files = texts(tmp_path, qrels=GOLD, run=run)
+    files = write_texts(tmp_path, qrels=GOLD, run=run)
     assert mrr(*files, item="gold") == 0.5
     qrels = pd.DataFrame({"query_id": ["1"], "gold": [["a"]]})
     assert mrr(qrels, pd.read_json(files[1], lines=True), item="gold") == 0.5
 
 
 def test_a_named_column_of_neither_side(tmp_path):
-    qrels, run = texts(tmp_path, qrels=GOLD, run=RETRIEVED)
+    qrels, run = write_texts(tmp_path, qrels=GOLD, run=RETRIEVED)
     with raises("`item` should name a column. Received: item='got', wh") as error:
         mrr(qrels, run, item="got")
     names = ["query_id", "gold", "label", "retrieved", "score"]
@@ -607,7 +607,7 @@ def test_an_id_of_both_sides_is_one_id(tmp_path, id_):
 
 
 def test_ids_of_csv_with_white_space_around_them(tmp_path):
-    (file,) = texts(tmp_path, **{"run.csv": "query_id,item_id,score\n1, a3,1\n"})
+    (file,) = write_texts(tmp_path, **{"run.csv": "query_id,item_id,score\n1, a3,1\n"})
     found = evaluate_run({"1": ["a3"]}, file, ["mrr"])
     warning = "`run` has item ids that start or end with white space (1), such as ' a3'"
     assert not merged(found)
@@ -616,14 +616,16 @@ def test_ids_of_csv_with_white_space_around_them(tmp_path):
 
 def test_many_ids_with_spaces(tmp_path):
     rows = "".join(f"1,Title {i},1,.5\n" for i in range(2_500))
-    (file,) = texts(tmp_path, **{"rows.csv": f"query_id,item_id,label,score\n{rows}"})
+    (file,) = write_texts(
+        tmp_path, **{"rows.csv": f"query_id,item_id,label,score\n{rows}"}
+    )
     (warning,) = merged(evaluate(file, ["mrr"], item="item_id"))
     assert "several ids (at least 2000), such as 'Title " in warning
 
 
 def test_rows_with_several_ids_in_a_cell(tmp_path):
     text = "query_id,item_id,label,score\n1,a b,1,.5\n1,c d,1,.4\n1,c,0,.3\n"
-    (file,) = texts(tmp_path, **{"rows.csv": text})
+    (file,) = write_texts(tmp_path, **{"rows.csv": text})
     found = evaluate(file, ["mrr"], item="item_id")
     warning = f"`rows` has {MERGED.format(2, 'a b', file)}"
     assert warning in str(found)
@@ -650,7 +652,7 @@ COMMENTED = [
 def test_comments_with_all_fields(tmp_path, capsys, name, comments, number):
     sides = {"qrels": "1 0 d1 1\n", "run": "1 Q0 d1 1 0.9 #t\n"}
     sides[name] = comments + sides[name]
-    qrels, run = texts(tmp_path, **sides)
+    qrels, run = write_texts(tmp_path, **sides)
     found = evaluate_run(qrels, run, ["mrr"])
     assert found["mrr"] == 1.0
     assert found.per_list["query_id"].to_pylist() == ["1"]
@@ -665,7 +667,7 @@ def test_comments_with_all_fields(tmp_path, capsys, name, comments, number):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_comments_after_other_lines(tmp_path, end, monkeypatch):
-    (qrels,) = texts(tmp_path, qrels=f"1 0 d1 1{end}#covid 0 d1 1{end}")
+    (qrels,) = write_texts(tmp_path, qrels=f"1 0 d1 1{end}#covid 0 d1 1{end}")
     # Where blocks end makes no difference.
     for size in (1, 9, 10, 2**24):
         with monkeypatch.context() as patched:
@@ -678,18 +680,18 @@ def test_comments_after_other_lines(tmp_path, end, monkeypatch):
 def test_comments_in_files_of_fewer_fields(tmp_path):
     for line, number in (("1 d1 1", 1), ("1 d1", 1)):
         comment = line.replace("1", "#covid", 1)
-        texts(tmp_path, qrels=f"# by\n{comment}\n{line}\n")
+        write_texts(tmp_path, qrels=f"# by\n{comment}\n{line}\n")
         found = evaluate_run(tmp_path / "qrels", {"1": ["d1"]}, ["mrr"])
         assert sum(f"({number}), such as {comment!r}" in x for x in found.warnings) == 1
 
 
 def test_a_run_of_comments_has_no_results(tmp_path):
-    (run,) = texts(tmp_path, run="# bm25, k1=0.9\n#a,b\n")
+    (run,) = write_texts(tmp_path, run="# bm25, k1=0.9\n#a,b\n")
     assert mrr({"1": ["a"]}, run) == 0.0
 
 
 def test_comments_and_merged_ids_of_targets(tmp_path):
-    (qrels,) = texts(tmp_path, qrels="#covid 0 d1 1\n1 0 d1 1\n")
+    (qrels,) = write_texts(tmp_path, qrels="#covid 0 d1 1\n1 0 d1 1\n")
     with pytest.warns(
         UserWarning, match="start with # but have all fields .1."
     ) as seen:
@@ -702,7 +704,7 @@ def test_comments_and_merged_ids_of_targets(tmp_path):
 
 
 def test_tables_without_names_are_in_one_order(tmp_path):
-    files = texts(
+    files = write_texts(
         tmp_path, one="qid,docno,label\n1,7,1\n", other="qid,item,label\n2,8,1"
     )
     with raises("`qrels` should be files with columns in one order") as error:
@@ -712,7 +714,7 @@ def test_tables_without_names_are_in_one_order(tmp_path):
 
 def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
     """As of ColBERT: query, item, rank and score."""
-    files = texts(tmp_path, qrels="1 0 7 1\n", run="1\t8\t1\t.9\n1\t7\t2\t.8\n")
+    files = write_texts(tmp_path, qrels="1 0 7 1\n", run="1\t8\t1\t.9\n1\t7\t2\t.8\n")
     named = {"query": "column0", "item": "column1", "score": "column3"}
     assert mrr(*files, **named) == 0.5
     line = [f"--{option}={name}" for option, name in named.items()]
@@ -754,7 +756,7 @@ def test_ids_without_numbers(rules):
 
 def test_ids_without_numbers_in_json(tmp_path):
     of_queries = '{"1": ["b"], "2": []}', '{"2": [], "1": ["a", "b"]}'
-    qrels, run = texts(tmp_path, qrels=of_queries[0], run=of_queries[1])
+    qrels, run = write_texts(tmp_path, qrels=of_queries[0], run=of_queries[1])
     assert mrr(qrels, run) == 0.5
     long = {str(i): ["a"] * (i == 1) for i in range(40_000)}
     for found in ({"query_id": ["1"], "item_id": ["b"], "score": [1]}, long):
@@ -763,7 +765,7 @@ def test_ids_without_numbers_in_json(tmp_path):
     one = '{"query_id": ["1"], "item_id": ["b"], "label": [1]}'
     other = '{"query_id": ["2"], "item_id": ["b"]}'
     with raises("Received: ['1'], for the query 'query_id'"):
-        mrr(texts(tmp_path, one=one, other=other), RUN)
+        mrr(write_texts(tmp_path, one=one, other=other), RUN)
 
 
 LISTS = {"1": ["x", "a", "b"], "2": ["a"], "3": []}
@@ -971,8 +973,8 @@ def test_the_share_of_judged_items(arguments):
 def test_ties_and_levels_of_judged_items(tmp_path, capsys):
     """Which are judged, not relevant."""
     run = "1 Q0 x 1 .5 t\n1 Q0 a 1 .5 t\n1 Q0 b 1 .5 t\n"
-    files = texts(tmp_path, qrels="1 0 a 1\n1 0 b 0\n", run=run)
-    row = checks(evaluate_run(*files, ["judged@2"]))["ties of judged@2"]
+    files = write_texts(tmp_path, qrels="1 0 a 1\n1 0 b 0\n", run=run)
+    row = health_checks(evaluate_run(*files, ["judged@2"]))["ties of judged@2"]
     assert (row["worst"], row["best"]) == (1 / 2, 1.0)
     assert row["average"] == pytest.approx(2 / 3)
     line = "-m judged@2 map --relevance-threshold 2"
@@ -1007,8 +1009,8 @@ def sparse(share_found):
 def test_few_judgments_are_no_reason_for_warnings():
     found = evaluate_run(*sparse(0.3), ["ndcg@10"])
     assert found.warnings == []
-    assert checks(found)["judged@10"]["share"] == pytest.approx(0.03)
-    assert checks(found)["nothing judged"]["share"] == pytest.approx(0.7)
+    assert health_checks(found)["judged@10"]["share"] == pytest.approx(0.03)
+    assert health_checks(found)["nothing judged"]["share"] == pytest.approx(0.7)
     # None at all is one: the ids differ.
     judged, run = sparse(0.0)
     nothing_judged = "Warning: 100 of 100 lists have no judged items with a score: "
@@ -1024,7 +1026,7 @@ def test_few_judgments_are_no_reason_for_warnings():
 def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
     qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 0.9, "b": 0.5}}
     found = evaluate_run(qrels, run, ["ndcg@2"])
-    assert checks(found)["judged@2"]["share"] == 1 / 2
+    assert health_checks(found)["judged@2"]["share"] == 1 / 2
     assert "1 of 2 lists have no items with a score" in found.warnings[0]
     assert "their top 2, 50% on average" in found.warnings[1]
 
@@ -1134,7 +1136,7 @@ def test_a_metric_is_named_by_any_of_its_spellings(tmp_path, monkeypatch, name):
 
 # Subtopics.
 
-OF_SUBTOPICS = [
+SUBTOPIC_CASES = [
     *("alpha_nDCG@20", "alpha_nDCG@5", "alpha_DCG@10", "ERR_IA@20", "ERR_IA@2"),
     *("P_IA@20", "P_IA@3", "StRecall@20", "StRecall@1"),
 ]
@@ -1183,7 +1185,7 @@ def test_the_numbers_of_ndeval_in_ir_measures(seed, kind):
 
     qrels, run = diverse(seed)
     level, unjudged = ("", "drop") if kind == "judged" else (kind, "irrelevant")
-    some = [name for name in OF_SUBTOPICS if "alpha" in name or "alpha" not in level]
+    some = [name for name in SUBTOPIC_CASES if "alpha" in name or "alpha" not in level]
     names = [name.replace("@", f"{level}@") for name in some]
     judged = {(query, item) for query, _, item, label in qrels if label >= 0}
     given = [ir_measures.Qrel(q, i, y, t) for q, t, i, y in qrels]
@@ -1226,8 +1228,8 @@ def test_forms_of_judgments_with_subtopics(tmp_path):
     lines = "\n".join(" ".join(map(str, row)) for row in DIVERSITY)
     commas = lines.replace(" ", ",")
     csv, dicts = f"qid,subtopic,docno,label\n{commas}", json.dumps(nested(DIVERSITY))
-    *files, bare = texts(tmp_path, lines=lines, csv=csv, dicts=dicts, bare=commas)
-    expected = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, OF_SUBTOPICS).to_dict()
+    *files, bare = write_texts(tmp_path, lines=lines, csv=csv, dicts=dicts, bare=commas)
+    expected = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, SUBTOPIC_CASES).to_dict()
     assert 0 < expected["alpha_nDCG@5"] < 0.5
     names = {"query": "column0", "item": "column2", "label": "column3"}
     for qrels, arguments in (
@@ -1236,10 +1238,10 @@ def test_forms_of_judgments_with_subtopics(tmp_path):
         *((file, {}) for file in files),
         (bare, {**names, "subtopic": "column1"}),
     ):
-        found = evaluate_run(qrels, OF_DIVERSITY, OF_SUBTOPICS, **arguments)
+        found = evaluate_run(qrels, OF_DIVERSITY, SUBTOPIC_CASES, **arguments)
         assert found.to_dict() == expected
     relevant = {"1": {"a": ["d1", "d2"], "b": {"d3"}}}
-    found = evaluate_run(relevant, OF_DIVERSITY, OF_SUBTOPICS).to_dict()
+    found = evaluate_run(relevant, OF_DIVERSITY, SUBTOPIC_CASES).to_dict()
     assert found == pytest.approx({name: 2 * x for name, x in expected.items()})
 
 
@@ -1256,7 +1258,7 @@ NO_SUBTOPICS = [
 @pytest.mark.parametrize(("qrels", "message"), NO_SUBTOPICS)
 def test_judgments_without_subtopics_are_an_error(tmp_path, qrels, message):
     if isinstance(qrels, str):
-        (qrels,) = texts(tmp_path, qrels=qrels)
+        (qrels,) = write_texts(tmp_path, qrels=qrels)
     with raises(message) as error:
         evaluate_run(qrels, OF_DIVERSITY, ["ndcg@5", "alpha_nDCG@5"])
     assert "`qrels` should have subtopics" in str(error.value)
@@ -1298,7 +1300,7 @@ def test_tied_items_of_metrics_with_and_without_subtopics():
     found = evaluate_run(qrels, run, ["StRecall@1", "P@1"])
     assert found.to_dict() == {"StRecall@1": 1 / 2, "P@1": 0.0}
     for name, best in (("StRecall@1", 1 / 2), ("P@1", 1.0)):
-        row = checks(found)[f"ties of {name}"]
+        row = health_checks(found)[f"ties of {name}"]
         assert (row["worst"], row["average"], row["best"]) == (0.0, best / 2, best)
     # In double precision, none are tied.
     run["1"]["d2"] = 1.0 + 1e-12
@@ -1308,7 +1310,9 @@ def test_tied_items_of_metrics_with_and_without_subtopics():
 def test_the_command_reads_subtopics(tmp_path, capsys):
     rows = "1 a d1 1\n1 b d2 1\n"
     named = f"qid topic docno label\n{rows}".replace(" ", ",")
-    qrels, csv, run = texts(tmp_path, qrels=rows, csv=named, run="1 d1 .9\n1 d3 .8\n")
+    qrels, csv, run = write_texts(
+        tmp_path, qrels=rows, csv=named, run="1 d1 .9\n1 d3 .8\n"
+    )
     for line, code, words in (
         (f"{qrels} {run} -m StRecall@5 P_IA@5", 0, r"StRecall@5\t0\.5.*P_IA@5\t0\.1"),
         (f"{csv} {run} -m StRecall@5 P_IA@5 --subtopic topic", 0, r"P_IA@5\t0\.1"),

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from commands import run_command
-from tables import IN_MEMORY, raises, texts
+from tables import IN_MEMORY, raises, write_texts
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.metrics import ExpectedReciprocalRank
@@ -236,7 +236,7 @@ def test_files_without_labels(tmp_path, capsys, name):
 
 
 def test_columns_without_names_or_labels_are_named_by_their_places(tmp_path):
-    (qrels,) = texts(tmp_path, qrels="q\ta\nr\tb\n")
+    (qrels,) = write_texts(tmp_path, qrels="q\ta\nr\tb\n")
     run = {"q": ["a"], "r": ["x", "b"]}
     assert mrr(qrels, run, query="column0", item="column1") == (1 + 1 / 2) / 2
 
@@ -263,7 +263,7 @@ NOTHING = {
 def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
     """Counts as 0 for each query, as with `trec_eval -c`, and has a warning."""
     run, (a, b, x) = NOTHING[name], map(ids, (1, 2, 3))
-    run = texts(tmp_path, **{name: run}) if isinstance(run, str) else run(a)
+    run = write_texts(tmp_path, **{name: run}) if isinstance(run, str) else run(a)
     found = evaluate_run({a: [x], b: {x}}, run, ["mrr", "ndcg@5"], keep_items=2)
     assert found.to_dict() == {"mrr": 0.0, "ndcg@5": 0.0}
     assert found.per_list["query_id"].to_pylist() == [a, b]
@@ -445,7 +445,7 @@ def test_a_page_of_a_run(tmp_path):
 def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    texts(tmp_path, qrels="q 0 b 1", bm25='{"q": ["a"]}', dpr='{"q": ["b"]}')
+    write_texts(tmp_path, qrels="q 0 b 1", bm25='{"q": ["a"]}', dpr='{"q": ["b"]}')
     line = "report qrels dpr --baseline bm25 -o page.html"
     assert run_command(line.split()) == 0
     text = (tmp_path / "page.html").read_text("utf-8")
@@ -485,7 +485,7 @@ def test_pairs_of_items_and_scores(form):
 def test_pairs_of_integers(tmp_path):
     large = 2**60 + 1
     assert mrr({1: [large]}, {1: [(large, 0.1), (large - 1, 0.9)]}) == 0.5
-    (run,) = texts(tmp_path, run='{"1": [["b", 0.9], ["a", 0.1]]}')
+    (run,) = write_texts(tmp_path, run='{"1": [["b", 0.9], ["a", 0.1]]}')
     assert mrr({"1": ["a"]}, run) == 0.5
 
 
@@ -537,7 +537,7 @@ def test_what_is_no_pair(qrels, run, message):
 
 
 def test_the_first_or_the_highest_of_duplicate_judgments(tmp_path):
-    (file,) = texts(tmp_path, qrels="q 0 a 0\nq 0 a 2\nq 0 b 1\n")
+    (file,) = write_texts(tmp_path, qrels="q 0 a 0\nq 0 a 2\nq 0 b 1\n")
     ids = {"query_id": ["q"] * 3, "item_id": list("aab"), "label": [0, 2, 1]}
     for qrels in (file, ids):
         with raises("`qrels` should have each item of a query once.") as error:
@@ -551,7 +551,7 @@ def test_the_first_or_the_highest_of_duplicate_judgments(tmp_path):
         {"q": ["a", "a"]}, {"q": ["a"]}, ["recall"], duplicates="first"
     )
     assert recall["recall"] == 1.0
-    (file,) = texts(tmp_path, qrels="q 1 a 1\nq 1 a 0\nq 2 a 1\nq 2 b 1\n")
+    (file,) = write_texts(tmp_path, qrels="q 1 a 1\nq 1 a 0\nq 2 a 1\nq 2 b 1\n")
     found = evaluate_run(file, {"q": ["a"]}, ["StRecall@1"], duplicates="first")
     assert found["StRecall@1"] == 1.0
 

@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 import pytest
-from elsewhere import path_of
+from unpublished_data import find_data_file
 
 from keras_rank import functional
 
@@ -29,7 +29,7 @@ def measures():
 @pytest.fixture(scope="module")
 def judgments():
     qrels = collections.defaultdict(dict)
-    for line in path_of("trec_eval/qrels.test").read_text().splitlines():
+    for line in find_data_file("trec_eval/qrels.test").read_text().splitlines():
         topic, _, document, label = line.split()
         qrels[topic][document] = int(label)
     return qrels
@@ -38,7 +38,7 @@ def judgments():
 @pytest.fixture(scope="module")
 def run():
     scores = collections.defaultdict(dict)
-    for line in path_of("trec_eval/results.test").read_text().splitlines():
+    for line in find_data_file("trec_eval/results.test").read_text().splitlines():
         topic, _, document, _, score, _ = line.split()
         scores[topic][document] = float(score)
     return scores
@@ -62,7 +62,7 @@ def lists(judgments, run):
 def printed():
     """The numbers of `out.test.aq`, by measure and topic."""
     values = {}
-    for line in path_of("trec_eval/out.test.aq").read_text().splitlines():
+    for line in find_data_file("trec_eval/out.test.aq").read_text().splitlines():
         measure, topic, value = line.split(maxsplit=2)
         values[measure, topic] = value
     return values

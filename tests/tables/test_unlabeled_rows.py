@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from commands import run_command
+from tables import make_rows as labeled_rows
 from tables import raises, write
-from tables import rows_of as labeled_rows
 
 import keras_rank
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
@@ -20,7 +20,7 @@ NAMES += ["hit_rate@1", "pairwise_accuracy", "rbp", "err", "f1@3", "fall_out@3"]
 COLUMNS = ["query_id", "item_id", "label", "score", "weight", "market"]
 
 
-def rows_of(missing):
+def make_rows(missing):
     """Rows in order, of which some have no label. Those of the third list have none."""
     table = labeled_rows(lists=40, digits=6).sort_by("query_id")
     rows = {name: table[name].to_numpy() for name in COLUMNS}
@@ -56,7 +56,7 @@ def by_metrics(rows, names, weight=None):
 @pytest.mark.parametrize("missing", [-1.0, -0.5, NAN])
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_the_number_is_that_of_fit(missing, weight):
-    rows = rows_of(missing)
+    rows = make_rows(missing)
     expected = by_metrics(rows, NAMES, weight)
     for table in (rows, pd.DataFrame(rows), pa.table(rows)):
         found = evaluate(table, NAMES, weight=weight).to_dict()
@@ -66,7 +66,7 @@ def test_the_number_is_that_of_fit(missing, weight):
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
 def test_the_number_of_nulls_is_that_of_fit(tmp_path, monkeypatch, suffix):
     """In columns of integers, files of any format, and parts of any size."""
-    rows = rows_of(NAN)
+    rows = make_rows(NAN)
     expected, table = by_metrics(rows, NAMES), with_nulls(rows)
     assert table["label"].null_count == number_of_unlabeled(rows) > 0
     # The same query lies at the end of one file and at the start of the other.
@@ -85,7 +85,7 @@ def test_the_number_of_nulls_is_that_of_fit(tmp_path, monkeypatch, suffix):
 
 def test_padding_changes_no_bit():
     """Nor do its scores, items, weights and columns, wherever it stands."""
-    rows = pd.DataFrame(rows_of(-1.0))
+    rows = pd.DataFrame(make_rows(-1.0))
     is_item = rows["label"] >= 0.0
     odd = {"item_id": 7, "score": np.inf, "weight": NAN, "market": "nowhere"}
     padding = rows[~is_item].assign(**odd)
@@ -142,7 +142,7 @@ SAID = {
 
 @pytest.mark.parametrize("missing", [-1.0, NAN])
 def test_the_rule_is_said(missing, tmp_path):
-    rows = rows_of(missing)
+    rows = make_rows(missing)
     start = f"labels: {number_of_unlabeled(rows)} of {len(rows['label'])} rows, "
     found = {x: evaluate(rows, ["mrr"], unjudged=x, keep="market") for x in SAID}
     for unjudged, text in SAID.items():
@@ -164,7 +164,7 @@ def test_the_rule_is_said(missing, tmp_path):
 
 
 def test_rules_are_not_mixed():
-    rows = rows_of(-1.0)
+    rows = make_rows(-1.0)
     drop, irrelevant = both_rules(rows, ["mrr"])
     with raises("the `unjudged` of the models"):
         compare(drop, irrelevant)
@@ -179,7 +179,7 @@ def test_rules_are_not_mixed():
 
 def test_parts_add_up():
     """As an engine that evaluates parts of a table concatenates them."""
-    rows = with_nulls(rows_of(NAN))
+    rows = with_nulls(make_rows(NAN))
     first = int(np.sum(rows["query_id"].to_numpy() < 20))
     parts = [evaluate(x, ["mrr"]).table for x in (rows[:first], rows[first:])]
     assert str(Evaluation(pa.concat_tables(parts))) == str(evaluate(rows, ["mrr"]))
@@ -196,8 +196,8 @@ def test_a_rule_that_is_none_is_an_error(unjudged):
 def test_the_command_says_the_rule(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    write(with_nulls(rows_of(NAN)), "base.parquet")
-    write(pa.table(rows_of(-1.0)), "new.parquet")
+    write(with_nulls(make_rows(NAN)), "base.parquet")
+    write(pa.table(make_rows(-1.0)), "new.parquet")
 
     def printed(line):
         assert run_command(line.split()) == 0

@@ -19,16 +19,16 @@ from keras_rank.arguments import (
 from keras_rank.evaluation.lists import trec_eval_measures
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
-from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
+from keras_rank.metrics.group import RankingMetrics, as_group, as_list, split_by_type
 from keras_rank.metrics.registry import (
-    OTHER_NAMES,
+    NAMES_IN_OTHER_TOOLS,
     Member,
-    Parts,
+    ParsedMetric,
     check_arguments,
-    known_name,
-    metric_of,
-    own_name_of,
-    parts_of,
+    create_metric,
+    normalize_name,
+    parse_metric,
+    translate_name,
 )
 
 # Whose definitions and tie order this package's own names have: those of trec_eval 10,
@@ -135,10 +135,10 @@ def members_of(
     """
     check_choice("rules", rules, RULES)
     if not isinstance(metrics, RankingMetrics):
-        given = trec_eval_measures.expanded(listed(metrics))
+        given = trec_eval_measures.expanded(as_list(metrics))
         metrics = [by_rules(x, rules) if isinstance(x, str) else x for x in given]
     group = as_group(metrics)
-    of_lists, of_exposure = by_kind(group.members)
+    of_lists, of_exposure = split_by_type(group.members)
     if of_exposure:
         raise ValueError(
             "`metrics` should have a value for each list. "
@@ -150,7 +150,7 @@ def members_of(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
-    return [x._with_seed(0) if x._seed_is_default else x for x in of_lists]
+    return [x._copy_with_seed(0) if x._seed_is_default else x for x in of_lists]
 
 
 def by_rules(string: str, rules: str) -> Member:
@@ -158,25 +158,25 @@ def by_rules(string: str, rules: str) -> Member:
     of_trec_eval = trec_eval_measures.metric_of(string, rules)
     if of_trec_eval is not None:
         return of_trec_eval
-    parts = parts_of(string)
+    parts = parse_metric(string)
     if parts is not None and parts.name in _JUDGED:
         check_arguments(string, parts, ())
         return Judged(parts.k, denominator="retrieved", name=string)
-    own = None if parts is None else own_name_of(parts)
+    own = None if parts is None else translate_name(parts)
     if parts is not None and own is not None:
         parts = _in_own_terms(string, parts, own)
     elif parts is not None:
-        is_other = parts.name in OTHER_NAMES
-        parts = None if is_other else parts._replace(name=known_name(parts.name))
+        is_other = parts.name in NAMES_IN_OTHER_TOOLS
+        parts = None if is_other else parts._replace(name=normalize_name(parts.name))
     if parts is not None and (own is not None or rules != "keras"):
         defaults = _OF_TREC_EVAL.get(parts.name, {})
         if "denominator" in defaults and parts.k is None:
             defaults = {"denominator": "retrieved"}
         parts = parts._replace(arguments=defaults | parts.arguments)
-    return metric_of(string, parts, string)
+    return create_metric(string, parts, string)
 
 
-def _in_own_terms(string: str, parts: Parts, own: str) -> Parts:
+def _in_own_terms(string: str, parts: ParsedMetric, own: str) -> ParsedMetric:
     """The parts of a string as spelled in trec_eval or ir_measures, in our terms."""
     takes = _OF_IR_MEASURES.get(own, _REL)
     check_arguments(string, parts, takes)

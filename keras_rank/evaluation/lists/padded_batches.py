@@ -21,7 +21,7 @@ from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
-from keras_rank.metrics.update import grouped
+from keras_rank.metrics.update import group_by
 from keras_rank.ranking.base import Ties
 from keras_rank.ranking.judged_lists import JudgedLists
 
@@ -104,7 +104,7 @@ def _set_spread(
     """Sets the values of chosen lists with each order of their ties."""
     tied = {name: x[chosen] for name, x in batch.items() if name != "place"}
     numbers = np.zeros(len(chosen), np.int32)
-    by_worth = grouped(metrics, lambda m: _worth_of(m, "weight" in batch))
+    by_worth = group_by(metrics, lambda m: _worth_of(m, "weight" in batch))
     for gain, members in by_worth.items():
         worth = tied[gain] if isinstance(gain, str) else _worth(tied, gain)
         worth = worth.sum(axis=2) if worth.ndim == 3 else worth
@@ -187,18 +187,18 @@ def _computed(
     ties: Ties | None,
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
     """Yields each metric, which lists have relevant items, values and weights."""
-    for label, of_label in grouped(metrics, _labels_of).items():
+    for label, of_label in group_by(metrics, _labels_of).items():
         lists, labels, *_ = _given(batch, label)
         # The shuffle of a list depends on its number, not on its place.
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)
-        for indices in update.by_inputs(of_label).values():
+        for indices in update.group_by_inputs(of_label).values():
             members = [of_label[index] for index in indices]
             if any(metric._compares_labels for metric in members):
                 check_told_apart(labels, "label")
-            spec = update.UpdateSpec.of(members, ties)
+            spec = update.UpdateSpec.from_metrics(members, ties)
             computed = backend.enter(
-                update.values_with, lists, spec.keys, keys, spec=spec
+                update.compute_values, lists, spec.keys, keys, spec=spec
             )
             for metric, of_lists in zip(members, computed, strict=True):
                 has_relevant, values, weights = (

@@ -386,11 +386,11 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
         dataset: the rows.
         settings: what is computed, and how.
     """
-    result_columns = settings.columns
+    columns = settings.columns
     arguments = ("query", "label", "score", "item", "weight")
-    sought = [ColumnRef(x, getattr(result_columns, x)) for x in arguments]
+    sought = [ColumnRef(x, getattr(columns, x)) for x in arguments]
     sought = [x for x in sought if x.name] + [
-        ColumnRef("keep", x) for x in result_columns.keep
+        ColumnRef("keep", x) for x in columns.keep
     ]
     there = dataset.schema()
     for each in sought if there is not None else ():
@@ -403,7 +403,7 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
     of_block = functools.partial(_of_block, config=config, settings=settings)
     tables = (
         dataset.select_columns(list(dict.fromkeys(each.name for each in sought)))
-        .repartition(blocks, keys=[result_columns.query])
+        .repartition(blocks, keys=[columns.query])
         # Whole blocks, as these have all rows of their queries.
         .map_batches(of_block, batch_size=None, batch_format="pyarrow")
         .to_arrow_refs()
@@ -411,7 +411,7 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
     found = [table for table in ray.get(tables) if len(table)]
     if not found:
         raise ValueError("`rows` should have rows. Received: none, from a Dataset")
-    return pa.concat_tables(found).sort_by(result_columns.query)
+    return pa.concat_tables(found).sort_by(columns.query)
 
 
 def _of_block(rows: pa.Table, config: dict[str, Any], settings: Settings) -> pa.Table:

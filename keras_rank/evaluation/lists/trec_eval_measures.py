@@ -23,7 +23,7 @@ from keras_rank.arrays.arithmetic import highest
 from keras_rank.backends import Tensor, backend
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.metrics.binary import MeanAveragePrecision
-from keras_rank.metrics.registry import check_arguments, parts_of
+from keras_rank.metrics.registry import check_arguments, parse_metric
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
 
@@ -136,7 +136,7 @@ _SHARE = re.compile(r"(.+?)(?:@|_at_recall_)([0-9]*\.?[0-9]+)")
 def metric_of(string: str, rules: str) -> RankingMetric | None:
     """Returns the metric of a string, `None` if it is not one of these."""
     of_share = _SHARE.fullmatch(string)
-    parts = parts_of(of_share[1] if of_share else string)
+    parts = parse_metric(of_share[1] if of_share else string)
     if parts is None or parts.sign:
         return None
     level = "(rel)" if parts.arguments else ""

@@ -219,8 +219,8 @@ def _query(new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]) -
         ranks = dict(zip(map(str, theirs["item"]), theirs["rank"], strict=True))
         of_baseline = [ranks.get(str(item)) for item in items["item"]]
         rest = {x: items[x] for x in items.columns if x != "rank"}
-        result_columns = {"rank": items["rank"], "baseline rank": of_baseline, **rest}
-        items = Table(result_columns)
+        columns = {"rank": items["rank"], "baseline rank": of_baseline, **rest}
+        items = Table(columns)
     shown = Table({name: [value] for name, value in row.items()})
     cells = {x: shown.shown(x)[0] for x in row}
     query = cells.pop(name)

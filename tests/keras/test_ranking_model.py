@@ -12,7 +12,7 @@ import pytest
 from data_sets import SOURCES, Batches, tf_data
 from keras import ops
 from precision import default_precision
-from recording import Recorded, results
+from recording import RecordedScores, results
 
 from keras_rank import RankingModel, metrics
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
@@ -600,7 +600,7 @@ def test_graded_ids_in_fit(masked, precision, rng):
     """Ids stay whole where floats of the data are brought down to half precision."""
     x = rng.normal(size=(4, FEATURES)).astype("float32")
     y = {**GRADED, "mask": MASK} if masked else GRADED
-    recorded = Recorded(4, ITEMS)
+    recorded = RecordedScores(4, ITEMS)
     model = catalogue_model(metrics=[*metrics_of_grades(), recorded])
     given = {"x": x, "y": y, "batch_size": 3}
     with default_precision(precision):

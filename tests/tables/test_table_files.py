@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from pyarrow import dataset
-from tables import raises, texts, write
+from tables import raises, write, write_texts
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.metrics import MeanReciprocalRank
@@ -245,7 +245,7 @@ def test_fractions_may_come_late(tmp_path):
     objects = [json.dumps(dict(zip(HEAD.split(","), x, strict=True))) for x in rows]
     csv_text = csv_of(*(",".join(map(str, x)) for x in rows))
     contents = {"rows.csv": csv_text, "rows.jsonl": "\n".join(objects)}
-    for file in texts(tmp_path, **contents):
+    for file in write_texts(tmp_path, **contents):
         assert [*mrr_of(file, STABLE).values()] == [1.0, 1.0]
 
 
@@ -305,7 +305,7 @@ def test_ids_that_can_be_joined(other):
 
 def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
     run = "1 Q0 x\x85y 1 0.9 t\n1 Q0 a\u2028b 2 0.8 t\n"
-    files = texts(tmp_path, qrels="1 0 a\u2028b 1\n", run=run)
+    files = write_texts(tmp_path, qrels="1 0 a\u2028b 1\n", run=run)
     # In UTF-8, whatever the terminal has.
     stream = io.TextIOWrapper(io.BytesIO(run.encode()), "latin-1")
     monkeypatch.setattr(sys, "stdin", stream)
@@ -466,7 +466,7 @@ def test_other_compression_is_an_error(tmp_path, suffix, form):
 
 @pytest.mark.parametrize("text", ['[{"query_id": "1", "label": 1}]', "[]", "[[1, 2]]"])
 def test_lists_in_json_are_an_error(tmp_path, text):
-    (file,) = texts(tmp_path, **{"rows.json": text})
+    (file,) = write_texts(tmp_path, **{"rows.json": text})
     for call in (
         lambda: evaluate(file, ["mrr"]),
         lambda: evaluate_run(file, {"1": ["a"]}, ["mrr"]),

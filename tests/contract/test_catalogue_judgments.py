@@ -1,4 +1,4 @@
-"""Judgments of a search collection: the numbers of trec_eval on the full ranking."""
+"""`targets_from_qrels`: judgments of a search collection as targets in a catalog."""
 
 import gzip
 import sys
@@ -24,14 +24,14 @@ FRAME = pandas.DataFrame(ROWS, columns=["qid", "docno", "label"])
 BEIR, TABS = "query-id\tcorpus-id\tscore\n", "{}\t{}\t{}\n"
 
 
-def file(folder, name, content):
+def write_file(folder, name, content):
     if isinstance(content, str):
         content = content.encode()
     (folder / name).write_bytes(content)
     return folder / name
 
 
-def lines(line):
+def format_rows(line):
     return "".join(line.format(*row) for row in ROWS)
 
 
@@ -39,48 +39,50 @@ FORMS = {
     "nested": lambda folder: QRELS,
     "a frame": lambda folder: FRAME,
     "columns": lambda folder: FRAME.to_dict("list"),
-    "files": lambda folder: [file(folder, "qrels", lines(TREC))],
-    "a path as text": lambda folder: str(file(folder, "qrels.txt", lines(TREC))),
-    "parquet": lambda folder: file(folder, "q.parquet", FRAME.to_parquet()),
+    "files": lambda folder: [write_file(folder, "qrels", format_rows(TREC))],
+    "a path as text": lambda folder: str(
+        write_file(folder, "qrels.txt", format_rows(TREC))
+    ),
+    "parquet": lambda folder: write_file(folder, "q.parquet", FRAME.to_parquet()),
 }
-SEMICOLONS = "query_id;item_id;label\r\n" + lines("{};{};{}\r\n")
+SEMICOLONS = "query_id;item_id;label\r\n" + format_rows("{};{};{}\r\n")
 FILES = {
-    "blank.tsv": "\n" + f"{BEIR}{lines(TABS)}".replace("\n", "\n \n"),
+    "blank.tsv": "\n" + f"{BEIR}{format_rows(TABS)}".replace("\n", "\n \n"),
     "q.csv.gz": gzip.compress(SEMICOLONS.encode()),
-    "comment": "#x\n" + lines(TREC).replace("\n", "\r", 2),
+    "comment": "#x\n" + format_rows(TREC).replace("\n", "\r", 2),
 }
 
 
-def in_lists(*given):
-    return {name: x.tolist() for name, x in targets_from_qrels(*given).items()}
+def targets_as_lists(*inputs):
+    return {name: x.tolist() for name, x in targets_from_qrels(*inputs).items()}
 
 
 @pytest.mark.parametrize("form", [*FORMS, *FILES])
-def test_any_form_of_judgments(form, tmp_path):
-    given = FORMS.get(form, lambda folder: file(folder, form, FILES[form]))
-    assert in_lists(given(tmp_path), QUERIES, ITEMS) == EXPECTED
+def test_judgments_of_any_form(form, tmp_path):
+    make = FORMS.get(form, lambda folder: write_file(folder, form, FILES[form]))
+    assert targets_as_lists(make(tmp_path), QUERIES, ITEMS) == EXPECTED
 
 
-def test_ids_of_pyarrow():
+def test_ids_may_be_arrays_of_pyarrow():
     arrow = pytest.importorskip("pyarrow")
     for convert in (arrow.array, lambda x: arrow.chunked_array([x])):
-        assert in_lists(QRELS, *map(convert, (QUERIES, ITEMS))) == EXPECTED
+        assert targets_as_lists(QRELS, *map(convert, (QUERIES, ITEMS))) == EXPECTED
 
 
-def test_ids_of_torch():
+def test_ids_may_be_tensors_of_torch():
     torch = pytest.importorskip("torch")
-    found = in_lists({7: {5: 1}}, torch.tensor([7]), torch.tensor([4, 5]))
-    assert found["ids"] == [[1]]
+    targets = targets_as_lists({7: {5: 1}}, torch.tensor([7]), torch.tensor([4, 5]))
+    assert targets["ids"] == [[1]]
 
 
-def test_what_is_missing_is_told():
+def test_missing_judgments_and_items_are_warned_about():
     with pytest.warns(UserWarning, match=r"`query_ids` without judgments \(1\): 'q4'"):
-        found = in_lists(QRELS, [*QUERIES, "q4"], ITEMS)
-    assert found["ids"][3] == [-1, -1]
+        targets = targets_as_lists(QRELS, [*QUERIES, "q4"], ITEMS)
+    assert targets["ids"][3] == [-1, -1]
     message = r"Relevant items .* not in `item_ids` \(2\): 'd1', 'd4'"
     with pytest.warns(UserWarning, match=message):
-        found = in_lists(QRELS, QUERIES, ["d2", "d3"])
-    assert found["ids"] == [[0, -1], [-2, -2], [-1, -1]]
+        targets = targets_as_lists(QRELS, QUERIES, ["d2", "d3"])
+    assert targets["ids"] == [[0, -1], [-2, -2], [-1, -1]]
 
 
 GRADES = "finite numbers as grades"
@@ -107,7 +109,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("qrels", "queries", "items", "message"), WRONG)
-def test_errors(qrels, queries, items, message):
+def test_wrong_judgments_are_errors(qrels, queries, items, message):
     with raises(message):
         targets_from_qrels(qrels, queries, items)
 
@@ -119,19 +121,19 @@ WRONG_FILES = [
     ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
     ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
     ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
-    ('[["q1", "d1", 1]]', "Received: a list, in {}: write JSON lines"),
+    ('[["q1", "d1", 1]]', "Received: a list, in {}: write JSON format_rows"),
     ("q1 0 d1 1\n".encode("utf-16"), "text in UTF-8"),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG_FILES)
-def test_files_that_are_not_understood(text, message, tmp_path):
-    path = file(tmp_path, "qrels.txt", text)
+def test_malformed_files_are_errors(text, message, tmp_path):
+    path = write_file(tmp_path, "qrels.txt", text)
     with raises(message.format(path)):
         targets_from_qrels(path, ["q1", "q"], ITEMS)
 
 
-def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
+def test_files_need_an_extra_but_dicts_do_not(monkeypatch, tmp_path):
     for name in list(sys.modules):
         if name.startswith("keras_rank.reading"):
             monkeypatch.delitem(sys.modules, name)
@@ -139,17 +141,19 @@ def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
     targets_from_qrels(QRELS, QUERIES, ITEMS)
     message = r"the extra `evaluation` installs: `pip install .duckdb>=2. pyarrow`"
     with pytest.raises(ImportError, match=message):
-        targets_from_qrels(file(tmp_path, "qrels", lines(TREC)), QUERIES, ITEMS)
+        targets_from_qrels(
+            write_file(tmp_path, "qrels", format_rows(TREC)), QUERIES, ITEMS
+        )
 
 
 @pytest.mark.parametrize("relevant", [["d3"], {"d3"}])
 def test_relevant_items_without_grades(relevant):
-    found = in_lists({"q": relevant}, ["q"], ITEMS)
-    assert found == {"ids": [[2]], "labels": [[1.0]]}
+    targets = targets_as_lists({"q": relevant}, ["q"], ITEMS)
+    assert targets == {"ids": [[2]], "labels": [[1.0]]}
 
 
-def test_the_numbers_of_trec_eval(rng):
-    """Self-matches left out, and judged items that are no candidates."""
+def test_values_equal_those_of_trec_eval(rng):
+    """Self-matches are excluded, and some judged items are no candidates."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     queries, items = (rng.normal(size=(n, 8)).astype("float32") for n in (30, 400))
     query_ids, item_ids = ([f"d{i}" for i in range(n)] for n in (30, 400))
@@ -168,11 +172,11 @@ def test_the_numbers_of_trec_eval(rng):
         metrics.MeanReciprocalRank(name="recip_rank"),
     ]
     own = np.arange(30)[:, None]
-    found = catalogue.evaluate(targets, queries, items, measures, exclude=own)
+    targets = catalogue.evaluate(targets, queries, items, measures, exclude=own)
     run = {
         query: {d: float(s) for d, s in zip(item_ids, row, strict=True) if d != query}
         for query, row in zip(query_ids, queries @ items.T, strict=True)
     }
-    values = pytrec_eval.RelevanceEvaluator(qrels, {*found}).evaluate(run).values()
-    for name, value in found.items():
+    values = pytrec_eval.RelevanceEvaluator(qrels, {*targets}).evaluate(run).values()
+    for name, value in targets.items():
         assert value == pytest.approx(np.mean([x[name] for x in values]), abs=1e-6)

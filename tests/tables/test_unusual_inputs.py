@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from commands import run_command
 from keras import ops
-from tables import raises, texts
+from tables import raises, write_texts
 
 from keras_rank.callbacks import GroupedEvaluation
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
@@ -135,7 +135,7 @@ def test_integers_that_no_type_holds():
 
 @pytest.mark.parametrize("blank", ["\n" * 20_000, " " * 20_000 + "\n", "\n" * 300_000])
 def test_blank_starts_of_files(tmp_path, blank):
-    qrels, run, nested, rows = texts(
+    qrels, run, nested, rows = write_texts(
         tmp_path,
         qrels=blank + "q 0 a 1\nq 0 b 0\n",
         run=blank + "q Q0 a 1 0.5 t\nq Q0 b 2 0.6 t\n",
@@ -149,7 +149,7 @@ def test_blank_starts_of_files(tmp_path, blank):
 
 def test_json_that_python_does_not_read(tmp_path, capsys):
     digits = "9" * 5_000
-    qrels, twice, large = texts(
+    qrels, twice, large = write_texts(
         tmp_path,
         qrels=f'{{"q": {{"a": {digits}}}}}',
         twice='{"q": {"a": 1, "a": 0}}',
@@ -158,7 +158,7 @@ def test_json_that_python_does_not_read(tmp_path, capsys):
     for file, reason in ((qrels, "4300 digits"), (twice, "each key once"), (large, "")):
         with raises(f"`qrels` should be a table that can be read. Received: {file}"):
             evaluate_run(file, RUN, ["mrr"])
-        _, run = texts(tmp_path, x="", run="q Q0 a 1 0.5 t\n")
+        _, run = write_texts(tmp_path, x="", run="q Q0 a 1 0.5 t\n")
         assert run_command(["evaluate", str(file), str(run), "-m", "mrr"]) == 2
         assert reason in capsys.readouterr().err
 
@@ -174,14 +174,14 @@ def test_files_that_cannot_be_written_or_read(tmp_path):
     for suffix in ("parquet", "csv", "json"):
         with raises("`path` should name a file that ends in"):
             found.write(tmp_path / "absent" / f"lists.{suffix}")
-    (path,) = texts(tmp_path, **{"lists.parquet": "no Parquet"})
+    (path,) = write_texts(tmp_path, **{"lists.parquet": "no Parquet"})
     with raises("`path` should be a table that can be read"):
         Evaluation.read(path)
 
 
 def test_an_error_leaves_a_page_as_it_is(tmp_path):
     pytest.importorskip("matplotlib")
-    (path,) = texts(tmp_path, **{"page.html": "before"})
+    (path,) = write_texts(tmp_path, **{"page.html": "before"})
     with pytest.raises(UnicodeEncodeError):
         evaluate_run(QRELS, RUN, ["mrr"]).report(path, title="\ud800")
     assert path.read_text() == "before"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from compiled import is_old_torch
 from registry import CASES
-from test_ways import LEVELS, dense_batch, scores_of
+from test_code_paths import LEVELS, dense_batch, scores_of
 
 from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend, generic

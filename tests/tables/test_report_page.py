@@ -8,7 +8,7 @@ import sys
 import chromium
 import numpy as np
 import pytest
-from tables import raises, rows_of
+from tables import make_rows, raises
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.report.page import _template
@@ -105,7 +105,7 @@ def written(evaluation, tmp_path, **arguments):
 def test_what_a_page_says(tmp_path):
     arguments = {"item": "item_id", "keep": "market", "duplicates": "count"}
     arguments |= {"metrics": ["ndcg@5", "mrr"], "keep_items": 2}
-    tables = [rows_of(lists=200, noise=noise) for noise in (-99.0, 1.0)]
+    tables = [make_rows(lists=200, noise=noise) for noise in (-99.0, 1.0)]
     base, new = (evaluate(rows, **arguments) for rows in tables)
     page = written(new, tmp_path, baseline=base, by="market")
     assert page.texts["h2"] == [
@@ -141,7 +141,7 @@ def test_what_a_page_says(tmp_path):
 
 
 def test_a_page_of_one_model(tmp_path):
-    page = written(evaluate(rows_of(), ["mrr"]), tmp_path, title="Mine")
+    page = written(evaluate(make_rows(), ["mrr"]), tmp_path, title="Mine")
     assert page.texts["title"] == page.texts["h1"] == ["Mine"]
     assert page.tags["svg"] == 1
     assert "with a 95% confidence interval from" in page.text
@@ -158,7 +158,7 @@ def test_a_page_of_a_run(tmp_path):
 
 
 def test_a_metric_of_which_less_is_better(tmp_path):
-    base, new = (evaluate(rows_of(noise=n), ["arp"]) for n in (9.0, 0.5))
+    base, new = (evaluate(make_rows(noise=n), ["arp"]) for n in (9.0, 0.5))
     text = written(new, tmp_path, baseline=base).text
     for words in ("arp (lower is better) is", "below the baseline's", "ly better"):
         assert words in text
@@ -208,7 +208,7 @@ def test_a_page_needs_nothing_else(odd_page):
 
 
 def test_many_slices_are_too_many_for_a_page(tmp_path):
-    found = evaluate(rows_of(lists=200), ["mrr"], keep=["user", "market"])
+    found = evaluate(make_rows(lists=200), ["mrr"], keep=["user", "market"])
     page = written(found, tmp_path, by="user")
     assert "the 40 slices with the most lists; 50 rows are too many" in page.text
     assert len([x for x in page.texts["text"] if x.isdigit()]) == 40
@@ -251,7 +251,7 @@ def test_what_a_page_compares(tmp_path):
 def test_a_page_tells_empty_lists_that_count_from_others(tmp_path):
     for value, shown in ((None, False), (0.0, True)):
         metric = MeanReciprocalRank(empty_value=value)
-        page = written(evaluate(rows_of(), [metric]), tmp_path)
+        page = written(evaluate(make_rows(), [metric]), tmp_path)
         assert ("empty_value=0.0" in page.text) == shown
 
 

@@ -1,7 +1,7 @@
 """NaN of both signs, infinities, denormal numbers, both zeros, views and autocast.
 
 Rows of each size are ordered in a way of their own, in each of which any of these could
-hide other items. That compiled code has the same numbers, `test_ways.py` says.
+hide other items. That compiled code has the same numbers, `test_code_paths.py` says.
 """
 
 import functools
@@ -12,7 +12,7 @@ import pytest
 from arrays import array, assert_close, assert_equal
 from keras import ops
 from registry import FIRST_CASES, IS_SLOW
-from test_ways import dense_values, sparse_values
+from test_code_paths import dense_values, sparse_values
 
 from keras_rank import catalogue, functional, metrics
 

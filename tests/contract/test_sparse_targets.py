@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
-from targets import OF_IDS
-from test_ways import LEVELS, scores_of, sparse_batch
+from targets import BINARY_SPARSE_CASES
+from test_code_paths import LEVELS, scores_of, sparse_batch
 
 from keras_rank import functional, metrics
 
@@ -28,7 +28,7 @@ def one_hot(ids, items=LIST_SIZE):
 
 @pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
-@pytest.mark.parametrize("case", OF_IDS, ids=str)
+@pytest.mark.parametrize("case", BINARY_SPARSE_CASES, ids=str)
 @given(
     seed=st.integers(0, 2**32 - 1),
     k=cutoffs,
@@ -76,7 +76,7 @@ def assert_sparse_is_dense(ids, scores, k, shuffle_ties):
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
     dense = functional.rank(one_hot(ids, scores.shape[1]), scores, **arguments)
-    for case, cutoff in itertools.product(OF_IDS, {3, k}):
+    for case, cutoff in itertools.product(BINARY_SPARSE_CASES, {3, k}):
         how = {"k": cutoff, **case.arguments}
         found, expected = (values_of(case.function, x, **how) for x in (sparse, dense))
         np.testing.assert_allclose(found, expected, atol=4e-6, err_msg=case.name)

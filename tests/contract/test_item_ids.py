@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from arrays import array, assert_close, assert_equal
-from epochs import Identity, evaluated
+from epochs import Identity, run_epoch
 from keras import ops
 
 from keras_rank import catalogue, functional, metrics, utils
@@ -95,7 +95,7 @@ def test_a_callback_takes_sparse_matrices():
     given = QUERIES, scipy.sparse.csr_matrix(GRADES), CANDIDATES, NAMES
     how = {"exclude": scipy.sparse.csr_array(HISTORY), "query_model": Identity()}
     with pytest.warns(UserWarning, match="1 of 3 lists have no relevant item"):
-        logs = evaluated(CatalogueEvaluation(*given, **how))
+        logs = run_epoch(CatalogueEvaluation(*given, **how))
     assert logs["val_ndcg_at_2"] == pytest.approx(evaluate(GRADED, SEEN)["ndcg@2"])
 
 
@@ -220,10 +220,10 @@ def test_other_numbers_of_ids_than_items_are_ids(ids):
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_compiled_code_sees_dtypes_and_no_values(way):
     """So a dense matrix is ids there."""
-    call = compiled.function(way, lambda y, ids: utils.exclude_items(y, ids))
+    call = compiled.compile_function(way, lambda y, ids: utils.exclude_items(y, ids))
     found = call(*map(ops.convert_to_tensor, (SCORES, HISTORY)))
     expected = [[-np.inf, -np.inf, 3, 4], [-np.inf, 2, 3, 4], [-np.inf, -np.inf, 3, 4]]
     assert_equal(found, expected)
@@ -273,7 +273,7 @@ def test_float32_holds_fewer_ids_than_a_large_catalogue_has(convert):
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("way", compiled.COMPILERS)
 def test_a_one_hot_matrix_of_floats_is_an_error_in_compiled_code(way):
     """Its shape tells it from ids, as values can't be seen. Integers may be ids."""
 
@@ -283,12 +283,12 @@ def test_a_one_hot_matrix_of_floats_is_an_error_in_compiled_code(way):
 
     one_hot = ops.convert_to_tensor(np.eye(3, dtype="float32"))
     with pytest.raises(Exception, match="`y_true` should hold ids of items"):
-        compiled.function(way, recall)(one_hot)
+        compiled.compile_function(way, recall)(one_hot)
     ids = ops.convert_to_tensor(np.array([[0, -1, -1], [1, 2, -1], [2, 1, 0]], "int32"))
-    found = compiled.function(way, recall)(ids)
+    found = compiled.compile_function(way, recall)(ids)
     assert_equal(found, recall(ids))
     narrow = ops.convert_to_tensor(np.array([[0.0, -1.0], [1.0, 2.0], [2.0, 1.0]]))
-    assert_equal(compiled.function(way, recall)(narrow), recall(narrow))
+    assert_equal(compiled.compile_function(way, recall)(narrow), recall(narrow))
     # Ids that a dict names, and ids stacked with their labels, are no matrix.
     floats = ops.cast(ids, "float32")
     for given in (
@@ -296,7 +296,7 @@ def test_a_one_hot_matrix_of_floats_is_an_error_in_compiled_code(way):
         lambda x: recall({"ids": x, "labels": ops.ones_like(x)}),
         lambda x: recall(ops.stack([x, ops.ones_like(x)], axis=-1)),
     ):
-        assert_equal(compiled.function(way, given)(floats), recall(ids))
+        assert_equal(compiled.compile_function(way, given)(floats), recall(ids))
 
 
 SQUARE = np.array([[3.0, 1.0, 2.0], [1.0, 3.0, 2.0], [2.0, 1.0, 3.0]], "float32")

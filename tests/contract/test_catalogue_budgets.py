@@ -1,4 +1,4 @@
-"""What a pass over a catalogue asks of an accelerator: counts, made on a CPU."""
+"""Budgets of a pass over a catalog: operations and reads, which are counted on a CPU."""
 
 import collections
 import contextlib
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from arrays import values_of
 from keras import ops
-from targets import changed
+from targets import patch_module
 
 from keras_rank import catalogue, functional
 from keras_rank.arrays import counting
@@ -21,49 +21,49 @@ from keras_rank.catalogue.candidates import open_candidates
 BACKEND = keras.backend.backend()
 QUERIES, ITEMS, BLOCK = 12, 480, 120
 GIB = 2**30
-# It counts one operation of its own where embeddings are normalized.
-OF_OLD_KERAS = int(keras.__version__ < "3.15")
-# Steps are compiled for the device at hand.
+# Older versions of Keras need one more operation to normalize embeddings.
+OLD_KERAS_OPERATIONS = int(keras.__version__ < "3.15")
+# Steps over blocks are compiled as programs on JAX.
 pytestmark = pytest.mark.programs
 
 
 @pytest.fixture
 def _on_accelerator():
-    with changed(backend, on_accelerator=lambda: True):
+    with patch_module(backend, on_accelerator=lambda: True):
         yield
 
 
 @pytest.fixture
 def passes(monkeypatch, _on_accelerator):
-    """The counts of each pass: operations of each block, copies and reads."""
-    found, fold, read = [], blocks.fold_blocks, backend.read
+    """Counts the operations of each block and the reads of each pass."""
+    passes, fold, read = [], blocks.fold_blocks, backend.read
 
-    def folded(*arguments):
-        found.append({"blocks": [], "reads": 0})
+    def fold_and_count(*arguments):
+        passes.append({"blocks": [], "reads": 0})
 
         def after_block(_):
-            found[-1]["blocks"].append(operations.copy())
+            passes[-1]["blocks"].append(operations.copy())
             operations.clear()
 
-        with operations_of_torch() as operations, monkeypatch.context() as patch:
-            # Nothing is read within a pass.
+        with count_torch_operations() as operations, monkeypatch.context() as patch:
+            # A pass may read no value.
             patch.setattr(ops, "convert_to_numpy", None)
-            # Without a progress bar.
+            # The last argument replaces the progress bar.
             return fold(*arguments[:5], after_block)
 
-    def counted_read(tensors):
-        if found:
-            found[-1]["reads"] += len({x.dtype for x in tensors})
+    def read_and_count(tensors):
+        if passes:
+            passes[-1]["reads"] += len({x.dtype for x in tensors})
         return read(tensors)
 
-    monkeypatch.setattr(blocks, "fold_blocks", folded)
-    monkeypatch.setattr(backend, "read", counted_read)
-    return found
+    monkeypatch.setattr(blocks, "fold_blocks", fold_and_count)
+    monkeypatch.setattr(backend, "read", read_and_count)
+    return passes
 
 
 @contextlib.contextmanager
-def operations_of_torch():
-    """The names of the operations that torch dispatches, none on other backends."""
+def count_torch_operations():
+    """Counts the operations that torch dispatches by name, none on other backends."""
     names = collections.Counter()
     if BACKEND != "torch":
         yield names
@@ -80,7 +80,7 @@ def operations_of_torch():
 
 
 def task(targets, digits=9):
-    """Targets, queries, candidates, and what is excluded."""
+    """Returns targets, queries, candidates and excluded ids."""
     rng = np.random.default_rng(targets)
     queries, items = (rng.normal(size=(n, 8)).round(digits) for n in (QUERIES, ITEMS))
     ids = np.stack([rng.permutation(ITEMS)[:targets] for _ in range(QUERIES)])
@@ -89,11 +89,11 @@ def task(targets, digits=9):
 
 
 def check_pass(counts, most_operations, copies):
-    # The first block makes constants that are kept, and the last one may be masked.
-    for of_block in counts["blocks"][1:-1]:
-        assert of_block.total() <= most_operations
-        assert of_block["_local_scalar_dense"] == 0
-        assert of_block["lift_fresh"] <= copies
+    # The first block creates cached constants, and the last one may be masked.
+    for operations in counts["blocks"][1:-1]:
+        assert operations.total() <= most_operations
+        assert operations["_local_scalar_dense"] == 0
+        assert operations["lift_fresh"] <= copies
     assert counts["reads"] <= 3
 
 
@@ -102,25 +102,29 @@ def check_pass(counts, most_operations, copies):
 @pytest.mark.parametrize("excludes", [False, True])
 @pytest.mark.parametrize("targets", [1, 10, 100])
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_a_pass_reads_nothing(shuffle_ties, targets, excludes, score, on_host, passes):
+def test_a_pass_reads_no_values(
+    shuffle_ties, targets, excludes, score, on_host, passes
+):
     if BACKEND != "torch" and (score == "cosine" or not on_host):
         pytest.skip("takes long to compile, and only torch counts")
     ids, queries, items, excluded = task(targets)
     items = items if on_host else ops.convert_to_tensor(items)
-    given = {"shuffle_ties": shuffle_ties, "seed": 1, "score": score}
-    given |= {"exclude": excluded if excludes else None, "block_size": BLOCK}
-    catalogue.rank(ids, queries, items, **given)
-    # Nothing ties, so there is no second pass.
+    options = {"shuffle_ties": shuffle_ties, "seed": 1, "score": score}
+    options |= {"exclude": excluded if excludes else None, "block_size": BLOCK}
+    catalogue.rank(ids, queries, items, **options)
+    # No scores tie, so there is no second pass.
     (counts,) = passes
-    most = {1: 25, 10: 90, 100: 45}[targets] + OF_OLD_KERAS * (score == "cosine")
+    most = {1: 25, 10: 90, 100: 45}[targets] + OLD_KERAS_OPERATIONS * (
+        score == "cosine"
+    )
     check_pass(counts, most, copies=on_host)
 
 
 @pytest.mark.parametrize("excludes", [False, True])
-def test_a_pass_for_the_best_reads_nothing(excludes, passes):
+def test_a_pass_of_top_k_reads_no_values(excludes, passes):
     _, queries, items, excluded = task(1)
-    given = {"exclude": excluded if excludes else None, "block_size": BLOCK}
-    catalogue.top_k(queries, ops.convert_to_tensor(items), 10, **given)
+    options = {"exclude": excluded if excludes else None, "block_size": BLOCK}
+    catalogue.top_k(queries, ops.convert_to_tensor(items), 10, **options)
     (counts,) = passes
     check_pass(counts, 25, copies=0)
 
@@ -132,13 +136,13 @@ def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, request):
     ids, queries, items, excluded = task(targets, digits=0)
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1, "block_size": BLOCK}
 
-    def found():
+    def precisions():
         order = catalogue.rank(ids, queries, items, exclude=excluded, **arguments)
         return values_of(functional.average_precision, order)
 
-    expected = found()
+    expected = precisions()
     passes = request.getfixturevalue("passes")
-    np.testing.assert_array_equal(found(), expected)
+    np.testing.assert_array_equal(precisions(), expected)
     assert len(passes) == (1 if shuffle_ties == "average" else 2)
     for counts in passes:
         assert counts["reads"] <= 3
@@ -167,23 +171,23 @@ def test_tiles_fit_the_free_memory(free, queries, features, tile, block, monkeyp
     at_once = candidates.queries_at_once(queries)
     assert candidates.block_size == block
     if free is not None:
-        # Scores with what is computed of them, and two blocks of embeddings.
+        # Scores and the tensors computed from them, and two blocks of embeddings.
         used = 12 * at_once * block + 2 * 4 * features * block
         assert used <= free / 16 + 4 * features * block
     assert at_once * block <= tile or at_once == 1
     assert candidates_module.block_size_of(50, tile, queries, features) == 50
 
 
-def test_tiles_of_a_cpu_are_those_of_its_cache():
+def test_tiles_on_a_cpu_fit_its_cache():
     if backend.on_accelerator():
         pytest.skip("runs on an accelerator")
     assert candidates_module.tile_size() == 2**21
     assert candidates_module.block_size_of(None, 2**21, 10**6, 64) == 4096
 
 
-@pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="they tell it")
-def test_the_free_memory_is_that_of_the_device(monkeypatch):
-    """Torch counts what it keeps for itself as used."""
+@pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="they report it")
+def test_free_memory_is_that_of_the_device(monkeypatch):
+    """Torch reports memory that it has reserved as used, so it is added."""
     if BACKEND == "jax":
         import jax
 
@@ -212,15 +216,15 @@ def test_the_free_memory_is_that_of_the_device(monkeypatch):
 
 
 @pytest.mark.parametrize("compares", [True, False])
-def test_entries_that_reach_thresholds(compares, rng):
-    """With thresholds that are equal, infinite, and none."""
+def test_entries_that_reach_thresholds_are_counted(compares, rng):
+    """Thresholds may be equal, infinite and NaN."""
     entries = np.round(rng.normal(size=(5, 70)), 1).astype("float32")
     entries[0, :3] = np.inf, -np.inf, -0.0
     thresholds = np.round(rng.normal(size=(5, 9)), 1).astype("float32")
     thresholds[:, 3] = thresholds[:, 2]
     thresholds[0, 4:8] = np.inf, -np.inf, 0, np.nan
-    given = map(ops.convert_to_tensor, (entries, thresholds))
-    found = values_of(counting.count_at_least, *given, compares)
+    tensors = map(ops.convert_to_tensor, (entries, thresholds))
+    counts = values_of(counting.count_at_least, *tensors, compares)
     expected = np.sum(entries[:, None] >= thresholds[:, :, None], axis=2)
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype == "int32"
+    np.testing.assert_array_equal(counts, expected)
+    assert counts.dtype == "int32"

@@ -7,7 +7,7 @@ import numpy as np
 import oracle
 import pytest
 from precision import default_precision
-from recording import Recorded, results
+from recording import RecordedScores, results
 from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
@@ -76,7 +76,7 @@ def test_mixed_precision_changes_only_the_scores(data, policy):
     y, weights = y + np.float32(0.001), np.linspace(0.5, 1.5, LISTS, dtype="float32")
     with default_precision(policy):
         group = RankingMetrics([NDCG(k=3, name="of_group", **averaged)])
-        recorded = Recorded(LISTS, ITEMS)
+        recorded = RecordedScores(LISTS, ITEMS)
         metrics = [NDCG(k=2, **averaged), group, recorded]
         weighted = NDCG(k=2, name="weighted", **averaged)
         model = build_model(metrics, weighted_metrics=[weighted])

@@ -58,7 +58,9 @@ def test_entries_are_counted(transposed, number, function, rng, monkeypatch):
 def test_what_a_program_can_compute():
     """Not where values determine sizes, nor the functions of a user."""
     assert generic.is_ours(OrderSpec(True, "average", 5))
-    assert generic.is_ours(UpdateSpec.of([metrics.NDCG(gain_fn=gains.linear)]))
+    assert generic.is_ours(
+        UpdateSpec.from_metrics([metrics.NDCG(gain_fn=gains.linear)])
+    )
     assert not generic.is_ours(OrderSpec(True, "average", None))
     assert not generic.is_ours((OrderSpec(False, "average", 5), lambda x: x))
     assert generic.is_ours()

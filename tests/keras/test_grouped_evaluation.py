@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from data_sets import SOURCES, Batches
-from epochs import evaluated, sizes_predicted
+from epochs import record_predict_sizes, run_epoch
 from keras import ops
 
 from keras_rank.callbacks import GroupedEvaluation, grouped_evaluation, model_inputs
@@ -38,7 +38,7 @@ def evaluation(*given, metrics=("ndcg@3",), **arguments):
 
 def result(model, /, *given, **arguments):
     """NDCG, evaluated after an epoch."""
-    logs = evaluated(evaluation(*given, **arguments), model)
+    logs = run_epoch(evaluation(*given, **arguments), model)
     assert set(logs) == {"val_ndcg_at_3"}
     return logs["val_ndcg_at_3"]
 
@@ -73,7 +73,7 @@ def test_arrays(data, as_ids):
     model, members = scorer(), [NDCG(k=3, seed=1), MeanAveragePrecision(seed=1)]
     callback = evaluation(x, labels, as_ids(ids), metrics=members)
     given = labels, predicted(model, x), ids
-    assert evaluated(callback, model) == {
+    assert run_epoch(callback, model) == {
         f"val_{each.name}": expected(*given, metric=each) for each in members
     }
 
@@ -88,7 +88,7 @@ def test_batches(data, source, rng):
     batches = source({"features": x}, np.zeros(ROWS), np.zeros(ROWS))
     callback = evaluation(batches, labels, ids, sample_weight=weights)
     for _ in range(2):
-        assert evaluated(callback, model) == {"val_ndcg_at_3": expected_result}
+        assert run_epoch(callback, model) == {"val_ndcg_at_3": expected_result}
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -161,13 +161,13 @@ def test_parts_and_batches_of_lists_change_nothing(data, monkeypatch):
     x, model = np.sign(x), scorer()
     members = [NDCG(k=2, seed=3), NDCG(k=2, shuffle_ties="average", name="average")]
     group = RankingMetrics(members, standard_errors=True)
-    whole = evaluated(evaluation(x, labels, ids, metrics=group), model)
+    whole = run_epoch(evaluation(x, labels, ids, metrics=group), model)
     assert list(whole) == [
         *("val_ndcg_at_2", "val_ndcg_at_2_stderr", "val_average", "val_average_stderr")
     ]
-    monkeypatch.setattr(model_inputs, "MOST_ROWS", 2 * BATCH_SIZE + 1)
-    monkeypatch.setattr(grouped_evaluation, "_MOST_ITEMS", 24)
-    found = evaluated(evaluation(x, labels, ids, metrics=group), model)
+    monkeypatch.setattr(model_inputs, "MAX_ROWS", 2 * BATCH_SIZE + 1)
+    monkeypatch.setattr(grouped_evaluation, "_MAX_ITEMS", 24)
+    found = run_epoch(evaluation(x, labels, ids, metrics=group), model)
     assert found == whole
 
 
@@ -175,8 +175,8 @@ def test_what_is_predicted_at_a_time_is_bounded(data, monkeypatch):
     """In bytes too, and in batches of `predict` on all rows."""
     x, labels, ids = data
     model = scorer(as_dict=True)
-    sizes = sizes_predicted(model, monkeypatch)
-    monkeypatch.setattr(model_inputs, "MOST_BYTES", 40 * x[0].nbytes)
+    sizes = record_predict_sizes(model, monkeypatch)
+    monkeypatch.setattr(model_inputs, "MAX_BYTES", 40 * x[0].nbytes)
     result(model, {"features": x}, labels, ids)
     assert sizes == [(16, 16), (32, 16), (32, 16), (6, 16)]
 
@@ -257,12 +257,12 @@ def test_what_a_callback_keeps_may_change_afterwards(data, form, rng):
     callback = evaluation(x, *given[:2], sample_weight=given[2])
     for values in given:
         values[:] = 1
-    assert evaluated(callback, model) == {"val_ndcg_at_3": number}
+    assert run_epoch(callback, model) == {"val_ndcg_at_3": number}
 
 
 def test_a_model_may_predict_into_the_same_memory(data, monkeypatch):
     x, labels, ids = data
-    monkeypatch.setattr(model_inputs, "MOST_ROWS", BATCH_SIZE)
+    monkeypatch.setattr(model_inputs, "MAX_ROWS", BATCH_SIZE)
 
     class Scorer:
         scores = np.zeros((BATCH_SIZE, 1), "float32")

@@ -5,12 +5,14 @@ import io
 import re
 
 import pytest
-from compiled import with_layer_masks
+from compiled import requires_layer_masks
 from pages import PAGES, README, blocks_of
 from registry import IS_SLOW
 
 # The page of masks has those of layers.
-READ = [pytest.param(x, marks=[with_layer_masks] * (x.stem == "masks")) for x in PAGES]
+READ = [
+    pytest.param(x, marks=[requires_layer_masks] * (x.stem == "masks")) for x in PAGES
+]
 
 
 @pytest.mark.programs

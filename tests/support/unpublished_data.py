@@ -1,4 +1,4 @@
-"""Data that is not ours to publish, which may lie beside the checkout."""
+"""Data files that the project may not publish, and that may lie beside the checkout."""
 
 import pathlib
 
@@ -7,8 +7,8 @@ import pytest
 DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
 
 
-def path_of(name):
-    """The path of a file of it. Without that file, whoever asks is skipped."""
+def find_data_file(name):
+    """Returns the path of a data file. Skips the calling test if the file is absent."""
     path = DATA / name
     if not path.is_file():
         pytest.skip(f"{name} is not in {DATA}, and not ours to publish")

@@ -1,10 +1,10 @@
-"""The law of what is above thresholds: up to the cutoff, as many as among all."""
+"""Counts of scores above and tied with thresholds, which are exact up to the cutoff."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from test_ways import IS_COMPILED, WAYS_HERE, Way, pretend_accelerator
+from test_code_paths import IS_COMPILED, BACKEND_PATHS, CodePath, pretend_accelerator
 
 from keras_rank.arrays import counting
 from keras_rank.arrays.arithmetic import as_compared
@@ -14,26 +14,26 @@ from keras_rank.metrics import AverageRelevancePosition, RankingMetrics, RecallA
 BACKEND = keras.backend.backend()
 ROWS = 6
 TIED_AT_ZERO = [0.0, -0.0, 1e-40, -1e-40]
-# On both sides of what is cut into blocks, and those that blocks do not fill.
+# Sizes below and above that of blocks, including sizes that blocks don't divide.
 SIZES = [1, 5, 31, 32, 33, 96, 97, 251]
 CUTOFFS = [1, 2, 5, 10]
 NUMBERS = [1, 3, 50]
 if IS_COMPILED:
-    # Each shape is compiled in each way.
+    # Each shape is compiled on each code path.
     SIZES, CUTOFFS, NUMBERS = [5, 96, 97], [2, 5], [1, 50]
 
 pytestmark = pytest.mark.programs
 
 
 @pytest.fixture
-def _in_short_rows(monkeypatch):
-    """What is for many entries is for few."""
+def _short_rows_are_long(monkeypatch):
+    """Uses the code paths of long rows and of many entries for short rows."""
     monkeypatch.setattr(backend, "LONG_ROW", 32)
     monkeypatch.setattr(backend, "MANY_TO_COUNT", 1)
 
 
 def batches(rng, size):
-    """Distinct scores, and such as tie within the first ranks or far beyond."""
+    """Yields distinct scores, and scores with ties within the first ranks or beyond."""
     shape = (ROWS, size)
     distinct = rng.permuted(np.tile(np.arange(1.0, size + 1), (ROWS, 1)), axis=1)
     few = np.where(rng.random(shape) < 0.05, distinct, -np.inf)
@@ -49,8 +49,8 @@ def batches(rng, size):
     yield from (np.ceil(distinct / 2.0), distinct % 3.0, np.zeros(shape))
 
 
-def places_of(rng, scores, number):
-    """Places of thresholds, most of them among the first ranks."""
+def draw_indices(rng, scores, number):
+    """Draws indices of thresholds, most of them among the first ranks."""
     size = scores.shape[1]
     ranks = rng.integers(0, min(size, 15), size=(ROWS, number))
     ranks[:, 2::5] = rng.integers(0, size, size=ranks[:, 2::5].shape)
@@ -59,85 +59,86 @@ def places_of(rng, scores, number):
     return np.take_along_axis(order, ranks, axis=1).astype("int32")
 
 
-def expected_of(scores, places, k):
-    """By NumPy: both counts where fewer than k scores are above, else k and 0."""
+def expected_of(scores, indices, k):
+    """Returns NumPy's counts: above and tied, or k and 0 if k or more are above."""
     ranked = np.where(np.isnan(scores), -np.inf, scores)
     ranked = np.where(np.abs(ranked) < np.finfo("float32").tiny, 0.0, ranked)
-    own = np.take_along_axis(ranked, places, axis=1)
-    above = np.sum(ranked[:, None] > own[..., None], axis=2)
-    tied = np.sum(ranked[:, None] == own[..., None], axis=2)
+    target_scores = np.take_along_axis(ranked, indices, axis=1)
+    above = np.sum(ranked[:, None] > target_scores[..., None], axis=2)
+    tied = np.sum(ranked[:, None] == target_scores[..., None], axis=2)
     counts = np.where(above < k, above, k), np.where(above < k, tied, 0)
-    return np.where(own > -np.inf, counts, -1.0)
+    return np.where(target_scores > -np.inf, counts, -1.0)
 
 
-def up_to(k):
-    def call(scores, places):
-        own = as_compared(backend.take(scores, places))
-        above, tied = counting.count_above_and_tied(scores, own, "float32", k)
+def count_up_to(k):
+    def call(scores, indices):
+        target_scores = as_compared(backend.take(scores, indices))
+        above, tied = counting.count_above_and_tied(scores, target_scores, "float32", k)
         counts = ops.minimum(above, k), ops.where(above < k, tied, 0.0)
-        return ops.where(own > -np.inf, ops.stack(counts), -1.0)
+        return ops.where(target_scores > -np.inf, ops.stack(counts), -1.0)
 
     return call
 
 
-@pytest.mark.usefixtures("_in_short_rows")
+@pytest.mark.usefixtures("_short_rows_are_long")
 @pytest.mark.parametrize("k", CUTOFFS)
 @pytest.mark.parametrize("size", SIZES)
-def test_counts_are_those_of_all_up_to_the_cutoff(size, k, rng):
-    for way in [Way("eager"), *WAYS_HERE]:
+def test_counts_are_exact_up_to_the_cutoff(size, k, rng):
+    for path in [CodePath("eager"), *BACKEND_PATHS]:
         for number in NUMBERS:
             call = None
             for scores in batches(rng, size):
                 scores = scores.astype("float32")
-                places = places_of(rng, scores, number)
-                call = call or way.of(up_to(k), scores, places)
-                found, right = call(scores, places), expected_of(scores, places, k)
-                np.testing.assert_array_equal(found, right, f"{way}, {number}")
+                indices = draw_indices(rng, scores, number)
+                call = call or path.compile(count_up_to(k), scores, indices)
+                counts = call(scores, indices)
+                expected = expected_of(scores, indices, k)
+                np.testing.assert_array_equal(counts, expected, f"{path}, {number}")
 
 
-KINDS = {
+SCORES = {
     "distinct": (np.arange(97.0), False),
     "tied within the first ranks": ([3.0] * 3 + [*-np.arange(94.0)], False),
     "tied at the cutoff": ([3.0] * 4 + [*-np.arange(93.0)], False),
     "tied beyond": ([3.0] * 5 + [0.0] * 92, True),
     "few retrieved": ([3.0, 2.0] + [-np.inf] * 95, False),
-    # JAX reads it as -inf at no cost.
+    # JAX reads NaN as -inf at no cost.
     "NaN": ([3.0, np.nan, *np.arange(95.0)], BACKEND != "jax"),
     "-NaN": ([3.0, -np.nan, *np.arange(95.0)], BACKEND != "jax"),
 }
 
 
-@pytest.mark.usefixtures("_in_short_rows")
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_are_compared_only_where_need_be(kind, monkeypatch):
-    """Where a first rank may be tied with others than the largest, or one is NaN."""
+@pytest.mark.usefixtures("_short_rows_are_long")
+@pytest.mark.parametrize("kind", SCORES)
+def test_whole_rows_are_compared_only_if_needed(kind, monkeypatch):
+    """They are if a first rank may tie with an entry beyond the top k, or for NaN."""
     count, compared = counting._count_above_and_tied, []
 
-    def watched(entries, *others):
+    def count_and_record(entries, *others):
         compared.append(entries.shape[1])
         return count(entries, *others)
 
-    monkeypatch.setattr(counting, "_count_above_and_tied", watched)
-    scores, needs_all = KINDS[kind]
+    monkeypatch.setattr(counting, "_count_above_and_tied", count_and_record)
+    scores, needs_all = SCORES[kind]
     scores = ops.convert_to_tensor(np.array([scores], "float32"))
-    given = scores, as_compared(scores[:, :10]), "float32", 4
-    counting.count_above_and_tied(*given)
+    arguments = scores, as_compared(scores[:, :10]), "float32", 4
+    counting.count_above_and_tied(*arguments)
     assert compared == [5, 97][: 1 + needs_all]
     pretend_accelerator(monkeypatch)
-    counting.count_above_and_tied(*given)
+    counting.count_above_and_tied(*arguments)
     assert compared[1 + needs_all :] == [97]
 
 
 @pytest.mark.parametrize(("size", "block"), [(97, 8), (4096, 64), (5000, 50), (99, 7)])
-def test_maxima_of_blocks_with_nan(size, block, rng):
-    """They are NaN or those of the numbers, and no smaller ones: XLA may lose these."""
+def test_block_maxima_with_nan_are_nan_or_right(size, block, rng):
+    """XLA may lose NaN in a maximum, but not return a smaller number."""
 
     def maxima(scores):
         return backend.block_maxima(scores, block)
 
-    ways = [Way("eager"), *WAYS_HERE[:1]]
+    paths = [CodePath("eager"), *BACKEND_PATHS[:1]]
     if BACKEND == "tensorflow":
-        ways.append(Way("XLA", (), "tf.function with XLA"))
+        paths.append(CodePath("XLA", (), "tf.function with XLA"))
     number = size // block
     for share in (0.0, 0.02, 0.5):
         scores = rng.normal(size=(8, size)).astype("float32")
@@ -148,16 +149,16 @@ def test_maxima_of_blocks_with_nan(size, block, rng):
             shape, axis = (8, block, number), 1
         blocks = scores[:, : number * block].reshape(shape)
         right = np.fmax.reduce(blocks, axis)
-        for way in ways:
-            if "unknown sizes" not in str(way):
-                found = way.of(maxima, scores)(scores)
-                is_nan = np.isnan(found) & np.isnan(blocks).any(axis)
-                is_right = (found == right) | (found == np.fmax(right, -np.inf))
-                assert np.all(is_nan | is_right), f"{way}, {share}"
+        for path in paths:
+            if "unknown sizes" not in str(path):
+                values = path.compile(maxima, scores)(scores)
+                is_nan = np.isnan(values) & np.isnan(blocks).any(axis)
+                is_right = (values == right) | (values == np.fmax(right, -np.inf))
+                assert np.all(is_nan | is_right), f"{path}, {share}"
 
 
-def test_many_entries_are_counted_by_the_largest():
-    """From as many on as take longer to compare, for one threshold or more."""
+def test_many_entries_are_counted_by_their_top_k():
+    """A row has many entries if comparing them all takes longer than their top k."""
     least = backend.MANY_TO_COUNT * 11
     for size, number, is_many in [
         (least, 1, True),
@@ -170,21 +171,21 @@ def test_many_entries_are_counted_by_the_largest():
 
 
 @pytest.mark.parametrize("size", [10 * 2040, 10 * 2040 - 1, 255, 3 * 64, 2041, 7])
-def test_bytes_that_are_true_are_counted(size, rng):
-    """As many as a byte can hold, and beside them such as fill no word."""
+def test_true_bytes_are_counted(size, rng):
+    """Sizes include the most that a byte can count, and sizes that fill no word."""
     conditions = rng.random((3, size)) < 0.5
     conditions[1], conditions[2] = True, False
-    for given in (conditions, np.asfortranarray(conditions)):
-        tensor = ops.convert_to_tensor(given)
-        found = counting.count_of(tensor, "float32")
-        np.testing.assert_array_equal(ops.convert_to_numpy(found), conditions.sum(1))
+    for array in (conditions, np.asfortranarray(conditions)):
+        tensor = ops.convert_to_tensor(array)
+        counts = counting.count_of(tensor, "float32")
+        np.testing.assert_array_equal(ops.convert_to_numpy(counts), conditions.sum(1))
 
 
-@pytest.mark.usefixtures("_in_short_rows")
+@pytest.mark.usefixtures("_short_rows_are_long")
 @pytest.mark.parametrize("shape", [(6, 300), (3, 2, 300)])
 @pytest.mark.parametrize("cutoffs", [[2, 5, 12], [5, 250], [5, None]])
-def test_metrics_of_several_cutoffs(cutoffs, shape, rng):
-    """They share one count, up to the largest cutoff, of targets at known ranks."""
+def test_metrics_of_several_cutoffs_share_exact_counts(cutoffs, shape, rng):
+    """They share one count up to the largest cutoff. Targets have known ranks."""
     scores = rng.permuted(np.tile(np.arange(300.0), (*shape[:-1], 1)), axis=-1)
     ranks = np.array([5, 12, 201])
     ids = np.argsort(-scores, axis=-1)[..., ranks - 1]
@@ -193,8 +194,8 @@ def test_metrics_of_several_cutoffs(cutoffs, shape, rng):
         [x(k=k, sparse_labels=True) for k in cutoffs for x in families]
     )
     group.update_state(ids.astype("int32"), scores.astype("float32"))
-    found = [float(x) for x in group.result().values()]
-    for k, recall, position in zip(cutoffs, found[::2], found[1::2], strict=True):
+    values = [float(x) for x in group.result().values()]
+    for k, recall, position in zip(cutoffs, values[::2], values[1::2], strict=True):
         last = k or 300
         assert recall == pytest.approx(np.mean(ranks <= last))
         assert position == pytest.approx(np.mean(np.minimum(ranks, last + 1)))

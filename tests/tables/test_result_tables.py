@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from tables import raises, rows_of
+from tables import make_rows, raises
 
 from keras_rank.evaluation import Table, compare, evaluate
 from keras_rank.evaluation.report.plots import draw_intervals
@@ -39,7 +39,7 @@ def test_in_a_terminal():
 
 def test_pandas_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    for each in (TABLE, evaluate(rows_of(), ["mrr"])):
+    for each in (TABLE, evaluate(make_rows(), ["mrr"])):
         with pytest.raises(ImportError, match="`to_pandas` needs pandas: `pip install"):
             each.to_pandas()
 
@@ -51,7 +51,7 @@ def test_in_a_notebook():
     assert f"<th>market</th><th {right}>value</th>" in page
     assert f"<td>&lt;de&gt;</td><td {right}>0.1235</td>" in page
     assert page.endswith("</table><p>A note.</p>")
-    evaluation = evaluate(rows_of(lists=5), ["mrr"])
+    evaluation = evaluate(make_rows(lists=5), ["mrr"])
     for note in [*evaluation.summary().notes, *evaluation.warnings]:
         assert f"<p>{note}</p>" in evaluation._repr_html_()
     for each in (TABLE, evaluation):
@@ -59,7 +59,7 @@ def test_in_a_notebook():
 
 
 def test_what_is_significant_is_marked():
-    base, new = (evaluate(rows_of(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
+    base, new = (evaluate(make_rows(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
     comparison = new.compare(base)
     head, first, second, meaning = str(comparison).splitlines()
     assert head.endswith("lists")
@@ -206,7 +206,7 @@ def test_as_a_frame():
     assert len(TABLE) == len(frame) == 2
     assert [row["p"] for row in TABLE] == TABLE["p"] == [0.00001, 0.5]
     assert (TABLE[0], TABLE[-1]) == (TABLE.rows[0], TABLE.rows[1])
-    frame = evaluate(rows_of(), ["mrr"], keep="market").to_pandas()
+    frame = evaluate(make_rows(), ["mrr"], keep="market").to_pandas()
     assert list(frame.columns) == ["query_id", "market", "mrr", "weight"]
 
 
@@ -221,7 +221,7 @@ def pyplot():
 
 
 def two_models(*metrics, **arguments):
-    return [evaluate(rows_of(noise=n), [*metrics], **arguments) for n in (3.0, 1.0)]
+    return [evaluate(make_rows(noise=n), [*metrics], **arguments) for n in (3.0, 1.0)]
 
 
 def labels_of(ticks):
@@ -229,7 +229,7 @@ def labels_of(ticks):
 
 
 def test_intervals_are_drawn(pyplot):
-    evaluation = evaluate(rows_of(), ["mrr", "ndcg@5"], keep="market")
+    evaluation = evaluate(make_rows(), ["mrr", "ndcg@5"], keep="market")
     axes = evaluation.plot(by="market")
     assert labels_of(axes.get_yticklabels())[:2] == ["de mrr", "de ndcg@5"]
     summary = evaluation.summary(by="market")

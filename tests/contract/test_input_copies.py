@@ -1,4 +1,4 @@
-"""What a call was given, it has read when it returns: users change their arrays."""
+"""Inputs that users change after a call: the call has read or copied them."""
 
 import functools
 
@@ -20,14 +20,14 @@ SHAPE = (64, 500)
 pytestmark = pytest.mark.programs
 
 
-def assert_kept(make, use, batch, convert=np.array):
-    """Compares what is used after arrays have changed with what others give."""
+def assert_independent(make, use, batch, convert=np.array):
+    """Checks that an object made from arrays does not change with the arrays."""
     expected = array(use(make(*map(np.copy, batch))))
-    given = [convert(x) for x in batch]
-    made = make(*given)
-    for x in given:
+    inputs = [convert(x) for x in batch]
+    result = make(*inputs)
+    for x in inputs:
         x[:] = 0
-    assert_equal(use(made), expected)
+    assert_equal(use(result), expected)
 
 
 CALLS = {
@@ -43,34 +43,34 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_calls(call, weighted, rng):
-    """Thirty times, as a program may happen to read memory before it is changed."""
+def test_metrics_and_functions_copy_inputs(call, weighted, rng):
+    """Repeats each call, as a program may read the memory before it changes."""
     for _ in range(30):
         labels = rng.integers(0, 4, size=SHAPE).astype("float32")
         scores = rng.normal(size=SHAPE).astype("float32")
         weights = [np.ones(SHAPE, "float32")] * weighted
-        assert_kept(call, array, [labels, scores, *weights])
+        assert_independent(call, array, [labels, scores, *weights])
 
 
 @pytest.mark.parametrize("size", [(8, 32), (64, 4000)])
-def test_utilities(size, rng):
-    """JAX computes after a call has returned, and may read the memory of an array."""
+def test_utilities_copy_inputs(size, rng):
+    """JAX may read the memory of an array after the call has returned."""
     for _ in range(20):
         scores = rng.normal(size=size).astype("float32")
         labels = rng.integers(0, 5, size).astype("float32")
         ids = rng.integers(0, size[1], (size[0], 5))
-        assert_kept(utils.exclude_items, array, [scores, ids])
-        assert_kept(utils.mask_labels, array, [labels, rng.random(size) < 0.5])
+        assert_independent(utils.exclude_items, array, [scores, ids])
+        assert_independent(utils.mask_labels, array, [labels, rng.random(size) < 0.5])
 
 
-# What a user may change: an array, or a tensor of torch.
-MAY_CHANGE = [np.array, *[ops.convert_to_tensor] * (BACKEND == "torch")]
+# Mutable inputs: arrays, and tensors of torch.
+MUTABLE = [np.array, *[ops.convert_to_tensor] * (BACKEND == "torch")]
 
 
 @pytest.mark.parametrize("case", FIRST_CASES, ids=str)
-@pytest.mark.parametrize("convert", MAY_CHANGE)
-def test_ranked_lists(case, convert, rng):
-    """They are asked after their arrays have changed."""
+@pytest.mark.parametrize("convert", MUTABLE)
+def test_ranked_lists_copy_inputs(case, convert, rng):
+    """Functions use ranked lists after the arrays have changed."""
     labels = rng.integers(-1, 4, size=(8, 12)).astype("float32")
     scores = rng.normal(size=(8, 12)).astype("float32")
     weights = rng.choice([0.0, 1.0, 2.0], size=(8, 12)).astype("float32")
@@ -78,35 +78,35 @@ def test_ranked_lists(case, convert, rng):
     k = None if case.leaves_out_empty else 3
 
     def rank(labels, mask, scores, weights):
-        given = {"labels": labels, "mask": mask}
-        return functional.rank(given, scores, sample_weight=weights, seed=1)
+        y_true = {"labels": labels, "mask": mask}
+        return functional.rank(y_true, scores, sample_weight=weights, seed=1)
 
     use = functools.partial(case.function, k=k, **case.arguments)
-    assert_kept(rank, use, [labels, mask, scores, weights], convert)
+    assert_independent(rank, use, [labels, mask, scores, weights], convert)
 
 
-def test_ranked_ids(rng):
+def test_ranked_ids_copy_inputs(rng):
     ids = rng.integers(-1, 12, size=(8, 3))
     scores = rng.normal(size=(8, 12)).astype("float32")
     rank = functools.partial(functional.rank, sparse_labels=True, seed=1)
-    assert_kept(rank, functional.ndcg, [ids, scores])
+    assert_independent(rank, functional.ndcg, [ids, scores])
 
 
-def test_candidates(rng):
+def test_ranked_candidates_copy_inputs(rng):
     shapes = (8, 2), (8, 2), (8, 3), (30, 3), 8
     ids, labels = (rng.integers(0, 30, shape) for shape in shapes[:2])
     others = (rng.random(shape).astype("float32") for shape in shapes[2:])
 
     def rank(ids, labels, queries, candidates, weights):
-        given = {"ids": ids, "labels": labels}, queries, candidates
-        return catalogue.rank(*given, sample_weight=weights, shuffle_ties=False)
+        inputs = {"ids": ids, "labels": labels}, queries, candidates
+        return catalogue.rank(*inputs, sample_weight=weights, shuffle_ties=False)
 
     use = metrics.PairwiseAccuracy(shuffle_ties=False)
-    assert_kept(rank, use, [ids, labels, *others])
+    assert_independent(rank, use, [ids, labels, *others])
 
 
-def test_labels_that_a_dtype_rounds_are_known_when_they_are_ranked():
-    """Not looked at again, when they may have changed."""
+def test_rank_detects_labels_that_a_dtype_rounds():
+    """`rank` detects them, as the labels may have changed when a function uses them."""
     labels = np.array([[2**60, 2**60 + 1]])
     order = functional.rank(labels, [[0.5, 0.2]])
     labels[:] = 0
@@ -115,10 +115,10 @@ def test_labels_that_a_dtype_rounds_are_known_when_they_are_ranked():
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="programs of JAX read memory later")
-def test_no_program_reads_the_memory_of_users(rng):
+def test_programs_of_jax_copy_arrays(rng):
     labels = rng.integers(0, 4, size=SHAPE).astype("float32")
-    for given in (labels, labels[:, ::2], labels.astype("int32")):
-        assert not np.shares_memory(look("y_true", given).tensor(), given)
-    # That of a tensor can't be changed, and is not copied.
+    for x in (labels, labels[:, ::2], labels.astype("int32")):
+        assert not np.shares_memory(look("y_true", x).tensor(), x)
+    # The memory of a tensor can't change, and is not copied.
     tensor = ops.convert_to_tensor(labels)
     assert np.shares_memory(look("y_true", tensor).tensor(), backend.on_host(tensor))

@@ -1,4 +1,4 @@
-"""What one update may ask of a device: counts, which need no GPU and never vary."""
+"""Budgets of an update on a device: operations and waits, counted without a GPU."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ BACKEND = keras.backend.backend()
 pytestmark = [
     pytest.mark.optimized,
     pytest.mark.skipif(
-        BACKEND == "numpy", reason="NumPy dispatches nothing, and nobody waits for it"
+        BACKEND == "numpy", reason="NumPy dispatches no operations and has no waits"
     ),
     pytest.mark.skipif(
         keras.__version__ < "3.15", reason="Keras's own operations are counted too"
@@ -44,9 +44,9 @@ CASES = {
         sparse_batch_of(256, 100_000),
     ),
 }
-# Operations and waits. TensorFlow's are those of the graph before it is optimized.
-# Torch's are those of a CPU, where ties are looked for once more, as reading a value is
-# no wait there, and those of an accelerator.
+# Operations and waits. On TensorFlow, those of the graph before it is optimized. On
+# torch, those on a CPU, and those on an accelerator. On a CPU, ties are searched once
+# more, as reading a value is no wait there.
 BUDGETS = {
     "torch": {
         "NDCG@10, 1024 x 100": [(85, 1), (82, 1)],
@@ -55,8 +55,8 @@ BUDGETS = {
         "NDCG@10 tied, 256 x 1000": [(160, 2), (160, 1)],
         "ERR@10 of tied means, 256 x 1000": [(1562, 3), (1556, 3)],
         "nine metrics, 256 x 1000": [(219, 1), (212, 1)],
-        # The ids are checked, and no keys are hashed for 100,000 items if none ties. On
-        # a CPU, it is asked whether the largest scores tell all, and whether any ties.
+        # Ids are checked, and no keys are hashed for 100,000 items without ties. On a
+        # CPU, values decide whether the largest scores suffice, and whether any tie.
         "HitRate@10 sparse, 256 x 100000": [(105, 3), (74, 2)],
     },
     "jax": {
@@ -74,7 +74,7 @@ if BACKEND == "jax":
     import jax
 
     if jax.__version_info__ >= (0, 12):
-        # Its loop has 74 more than that of JAX 0.10.
+        # The loop of JAX 0.12 has 74 more operations than that of JAX 0.10.
         BUDGETS["pairs, 256 x 1000"] = [(595 + 87, 1)]
 
 
@@ -82,39 +82,39 @@ if BACKEND == "jax":
 def test_counts_are_within_budget(case, monkeypatch):
     metric, batch = CASES[case]()
     for most_operations, most_waits in BUDGETS[case]:
-        found = counts_of(metric, *tensors(*batch))
-        assert found.operations <= most_operations
-        assert found.waits <= most_waits
-        # For the second ones.
+        counts = counts_of(metric, *tensors(*batch))
+        assert counts.operations <= most_operations
+        assert counts.waits <= most_waits
+        # The second pair is the budget on an accelerator.
         monkeypatch.setattr(backend, "on_accelerator", lambda: True)
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="eager torch, asked at each step of fit")
+@pytest.mark.skipif(BACKEND != "torch", reason="`fit` needs results at each step")
 @pytest.mark.parametrize(
     ("metric", "most"), [(NDCG(k=10), 10), (RankingMetrics(NINE), 11)]
 )
 def test_results_are_within_budget(metric, most):
     update, metric.update_state = metric.update_state, lambda *_: metric.result()
     update(*tensors(*batch_of(32, 10)))
-    found = counts_of(metric)
-    assert (found.operations, found.waits) == (most, 0)
+    counts = counts_of(metric)
+    assert (counts.operations, counts.waits) == (most, 0)
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="eager torch makes them at each update")
-def test_no_constant_is_made_at_an_update():
+@pytest.mark.skipif(BACKEND != "torch", reason="eager torch would create them")
+def test_an_update_creates_no_constant():
     assert counts_of(NDCG(k=10), *tensors(*batch_of(256, 1000))).constants == 0
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of how torch is counted")
 def test_constants_are_counted():
-    """One made of a number, one copied from a tensor that no operation made."""
+    """A constant is created from numbers, or copied from a tensor of no operation."""
     import torch
 
     class Metric:
-        kept = torch.ones(3, dtype=torch.float64)
+        stored = torch.ones(3, dtype=torch.float64)
 
         def update_state(self, x):
             shifted = x + torch.tensor([1.0, 2.0, 3.0])
-            return shifted.double() + self.kept.float() + float(x[0])
+            return shifted.double() + self.stored.float() + float(x[0])
 
     assert counts_of(Metric(), torch.ones(3)) == (8, 1, 2)

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 from commands import run_command
-from elsewhere import path_of
 from scipy import stats
-from tables import checks, raises, rows_of, texts, write
+from tables import health_checks, make_rows, raises, write, write_texts
+from unpublished_data import find_data_file
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.evaluation.lists import trec_eval_measures
@@ -34,7 +34,7 @@ def command(capsys):
 @pytest.mark.parametrize("option", [[], ["-q"]])
 def test_the_files_of_trec_eval(command, option):
     names = ("qrels.test", "results.test", "out.test.aq" if option else "out.test")
-    *files, printed = (path_of(f"trec_eval/{name}") for name in names)
+    *files, printed = (find_data_file(f"trec_eval/{name}") for name in names)
     lines = printed.read_text().splitlines()
     expected = [x for x in lines if x.split()[0] in trec_eval_measures.OFFICIAL]
     assert len(expected) == 29 + 27 * 3 * bool(option)
@@ -96,7 +96,7 @@ def test_a_small_case_by_arithmetic(command, tmp_path, rules):
         "all", [means[0], geometric, *means[1:]], (np.array(of_10) + 1 / 2) / 4
     )
     of_all = lines_of("all", (4, 6, 6, 3), of_all, 3 / 4)
-    files = texts(tmp_path, qrels=QRELS, run=RUN)
+    files = write_texts(tmp_path, qrels=QRELS, run=RUN)
     line = ["-m", "official", "--rules", rules]
     assert command(*files, *line) == of_all
     assert command(*files, *line, "-q") == [*expected, *of_all]
@@ -211,12 +211,12 @@ def test_summaries(tmp_path):
     """Sums by slices add up, and the interval of gm_map is that of logarithms."""
     arguments = {"item": "item_id", "keep": "market", "weight": "weight"}
     names = ["num_q", "num_ret", "gm_map", "map"]
-    found = evaluate(rows_of(), names, **arguments)
+    found = evaluate(make_rows(), names, **arguments)
     found.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
     assert again.summary().columns == found.summary().columns
     rows = {row["metric"]: row for row in found.summary()}
-    assert (rows["num_q"]["value"], rows["num_ret"]["value"]) == (60, len(rows_of()))
+    assert (rows["num_q"]["value"], rows["num_ret"]["value"]) == (60, len(make_rows()))
     for name in ("num_q", "num_ret"):
         assert np.isnan([rows[name][x] for x in ("standard_error", "low")]).all()
         by = [x["value"] for x in found.summary("market") if x["metric"] == name]
@@ -224,7 +224,7 @@ def test_summaries(tmp_path):
         assert found.per_list[name].type == "int64"
     assert json.loads(found.summary().to_json())[0]["low"] is None
     # Without weights, as those of empty lists are not known.
-    found = evaluate(rows_of(), names)
+    found = evaluate(make_rows(), names)
     logs = np.log(np.maximum(found.per_list["map"].to_numpy(), 1e-5))
     of_logs = stats.ttest_1samp(logs, 0.0)
     row = found.summary()[2]
@@ -249,7 +249,9 @@ def test_the_range_of_a_geometric_mean():
 
 def test_comparisons():
     """Sums have differences but no p, and don't add to what is corrected for."""
-    models = [evaluate(rows_of(noise=x), ["num_rel", "gm_map", "map"]) for x in (3, 1)]
+    models = [
+        evaluate(make_rows(noise=x), ["num_rel", "gm_map", "map"]) for x in (3, 1)
+    ]
     base, new = models
     for test in ("t", "permutation"):
         found = compare(*models, test=test, correction="holm")
@@ -265,7 +267,7 @@ def test_comparisons():
 
 def test_gates(command, tmp_path):
     """Fewer items retrieved are not worse, but bounds of sums are kept."""
-    files = texts(
+    files = write_texts(
         tmp_path, qrels=QRELS, run=RUN, short=RUN.replace("10 Q0 x", "6 Q0 x")
     )
     line = ["-m", "num_ret", "gm_map", "map"]
@@ -280,7 +282,7 @@ def test_checks():
     """A maximum has no average over the orders of ties, which `health` leaves out."""
     qrels, run = {"1": {"a": 1, "b": 0}}, {"1": {"a": 1.0, "b": 1.0}}
     found = evaluate_run(qrels, run, ["num_ret", "iprec@1", "gm_map"])
-    rows = checks(found)
+    rows = health_checks(found)
     of_iprec, of_map = rows["ties of iprec@1"], rows["ties of gm_map"]
     assert (of_iprec["worst"], of_iprec["best"]) == (1 / 2, 1)
     averages = [of_iprec["average"], of_map["average"]]
@@ -297,7 +299,7 @@ def test_checks():
 def test_pages_and_plots(tmp_path):
     """They start with the first metric that is no sum, and plot no sums."""
     pytest.importorskip("matplotlib")
-    found = evaluate(rows_of(), ["num_q", "map", "num_ret", "gm_map"])
+    found = evaluate(make_rows(), ["num_q", "map", "num_ret", "gm_map"])
     found.report(tmp_path / "page.html", baseline=found)
     page = (tmp_path / "page.html").read_text("utf-8")
     assert ">map is 0." in page
@@ -316,7 +318,7 @@ def test_pages_and_plots(tmp_path):
 def test_any_metrics_in_its_format(command, tmp_path):
     """Rows of a table too, whose queries are in the order of text."""
     rows = {"query_id": [10, 10, 9, 9], "label": [1, 0, 1, 0], "score": [2, 1, 1, 2]}
-    rows = rows_of().schema.empty_table().from_pydict(rows)
+    rows = make_rows().schema.empty_table().from_pydict(rows)
     write(rows, tmp_path / "rows.parquet")
     line = ["-m", "num_ret", "mrr", "kendall_tau", "-o", "trec_eval", "-q"]
     assert command(tmp_path / "rows.parquet", *line) == [
@@ -332,7 +334,7 @@ def test_any_metrics_in_its_format(command, tmp_path):
     ]
     of_both = command(tmp_path / "rows.parquet", "-m", "official")
     assert [x.split()[2] for x in of_both[:4]] == ["2", "4", "2", "2"]
-    files = texts(tmp_path, qrels=QRELS, run=RUN, other=RUN)
+    files = write_texts(tmp_path, qrels=QRELS, run=RUN, other=RUN)
     lines = command(*files, "-m", "num_rel", "-o", "trec_eval")
     assert lines[0] == f"runid                 \tall\t{files[1]}"
     assert lines[2] == f"runid                 \tall\t{files[2]}"
@@ -340,7 +342,7 @@ def test_any_metrics_in_its_format(command, tmp_path):
 
 
 def test_a_file_of_lists_has_its_format_too(command, tmp_path):
-    files = texts(tmp_path, qrels=QRELS, run=RUN)
+    files = write_texts(tmp_path, qrels=QRELS, run=RUN)
     lists = tmp_path / "lists.parquet"
     printed = command(*files, "-m", "official", "-q", "--per-list", lists)
     assert command(lists, "-m", "official", "-q") == printed
@@ -349,7 +351,7 @@ def test_a_file_of_lists_has_its_format_too(command, tmp_path):
 
 @pytest.mark.parametrize("option", ["--health", "--by market", "--cluster user"])
 def test_what_it_has_no_place_for(command, tmp_path, option):
-    write(rows_of(), tmp_path / "rows.parquet")
+    write(make_rows(), tmp_path / "rows.parquet")
     line = [tmp_path / "rows.parquet", "-m", "official", *option.split()]
     error = command(*line, exit_code=2)
     assert "such as --output table: trec_eval has no place for it. R" in error

@@ -1,4 +1,4 @@
-"""Eager calls enter one program where they can, and none lies within another."""
+"""Programs of eager calls: a call enters one program, and programs don't nest."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from keras_rank.backends import backend
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "jax",
-    reason="it would compile each operation, and calls are the same on all backends",
+    reason="JAX would compile each operation, and calls are equal on all backends",
 )
 
 LABELS = np.array([[0.0, 2.0, 1.0, 0.0], [1.0, 0.0, 0.0, 3.0]])
@@ -22,22 +22,22 @@ GRADED = {"ids": IDS, "labels": np.ones((2, 2))}
 QUERIES, CANDIDATES = SCORES[:, :2], SCORES.T
 
 
-class Own(metrics.NDCG):
-    """A user's, of which no program can be made."""
+class UserMetric(metrics.NDCG):
+    """A metric of a user, which can't become a program."""
 
 
 @pytest.fixture
 def depths(monkeypatch):
-    """How deep each program lies that is entered: 1 where it lies in no other."""
-    entered, within = [], []
+    """Records the nesting depth of each entered program: 1 means not nested."""
+    entered, active = [], []
 
     def enter(function, /, *tensors, **static):
-        within.append(function)
-        entered.append(len(within))
+        active.append(function)
+        entered.append(len(active))
         try:
             return function(*tensors, **static)
         finally:
-            within.pop()
+            active.pop()
 
     monkeypatch.setattr(backend, "enter", enter)
     return entered
@@ -72,44 +72,52 @@ def test_a_group_is_one_program(k, depths):
     assert set(depths) == {1}
 
 
-SEVERAL = {
-    "a metric of a user": lambda **how: Own(**how)(LABELS, SCORES),
-    "a sparse one": lambda **how: Own(sparse_labels=True, **how)(IDS, SCORES),
-    "with others": lambda **how: metrics.RankingMetrics(
-        [Own(**how), metrics.MeanReciprocalRank(**how)]
+SEVERAL_CALLS = {
+    "a metric of a user": lambda **options: UserMetric(**options)(LABELS, SCORES),
+    "a sparse one": lambda **options: UserMetric(sparse_labels=True, **options)(
+        IDS, SCORES
+    ),
+    "with others": lambda **options: metrics.RankingMetrics(
+        [UserMetric(**options), metrics.MeanReciprocalRank(**options)]
     )(LABELS, SCORES),
-    "a gain of a user": lambda **how: (
-        metrics.DCG(gain_fn=lambda x: x, **how)(LABELS, SCORES),
-        functional.dcg(LABELS, SCORES, gain_fn=lambda x: x, **how),
+    "a gain of a user": lambda **options: (
+        metrics.DCG(gain_fn=lambda x: x, **options)(LABELS, SCORES),
+        functional.dcg(LABELS, SCORES, gain_fn=lambda x: x, **options),
     ),
-    # How many ranks are listed depends on the values of the lists.
-    "sparse": lambda **how: (
-        metrics.NDCG(sparse_labels=True, **how)(GRADED, SCORES),
-        functional.ndcg(GRADED, SCORES, sparse_labels=True, **how),
-        functional.rank(GRADED, SCORES, sparse_labels=True, **how),
+    # The number of ranks depends on the values of the lists.
+    "sparse": lambda **options: (
+        metrics.NDCG(sparse_labels=True, **options)(GRADED, SCORES),
+        functional.ndcg(GRADED, SCORES, sparse_labels=True, **options),
+        functional.rank(GRADED, SCORES, sparse_labels=True, **options),
     ),
-    "rank": lambda **how: (
-        functional.rank(LABELS, SCORES, **how),
-        catalogue.rank(IDS, QUERIES, CANDIDATES, exclude=IDS[:, ::-1] - 1, **how),
-        catalogue.rank(GRADED, QUERIES, CANDIDATES, block_size=2, **how),
+    "rank": lambda **options: (
+        functional.rank(LABELS, SCORES, **options),
+        catalogue.rank(IDS, QUERIES, CANDIDATES, exclude=IDS[:, ::-1] - 1, **options),
+        catalogue.rank(GRADED, QUERIES, CANDIDATES, block_size=2, **options),
     ),
-    "evaluate": lambda **how: catalogue.evaluate(
+    "evaluate": lambda **options: catalogue.evaluate(
         GRADED,
         QUERIES,
         CANDIDATES,
-        [metrics.NDCG(**how), Own(name="own", **how), metrics.Gini(2, items=ITEMS)],
+        [
+            metrics.NDCG(**options),
+            UserMetric(name="own", **options),
+            metrics.Gini(2, items=ITEMS),
+        ],
     ),
 }
 
 
-OF_ITEMS = {
+ITEM_CALLS = {
     "top_k": lambda: catalogue.top_k(QUERIES, CANDIDATES, 2, shuffle_ties=True),
     "top_k of blocks": lambda: catalogue.top_k(
         QUERIES, CANDIDATES, 2, exclude=IDS, block_size=2
     ),
     "exclude_items": lambda: utils.exclude_items(SCORES, IDS, keep=IDS[:, :1]),
     **{
-        f"{metric.name} of {name}": lambda metric=metric, shown=shown: metric(*shown)
+        f"{metric.name} of {name}": lambda metric=metric, recommended=recommended: (
+            metric(*recommended)
+        )
         for metric in (
             metrics.Coverage(2, items=ITEMS),
             metrics.Gini(2, items=ITEMS),
@@ -118,18 +126,18 @@ OF_ITEMS = {
             metrics.Personalization(2, items=ITEMS),
             metrics.IntraListDiversity(2, item_vectors=np.eye(ITEMS)),
         )
-        for name, shown in {"ids": (IDS,), "lists": (LABELS, SCORES)}.items()
+        for name, recommended in {"ids": (IDS,), "lists": (LABELS, SCORES)}.items()
     },
 }
 
 
-@pytest.mark.parametrize("call", [*SEVERAL, *OF_ITEMS])
-def test_no_program_lies_within_another(call, depths):
-    if call in OF_ITEMS:
-        OF_ITEMS[call]()
+@pytest.mark.parametrize("call", [*SEVERAL_CALLS, *ITEM_CALLS])
+def test_programs_do_not_nest(call, depths):
+    if call in ITEM_CALLS:
+        ITEM_CALLS[call]()
         assert set(depths) <= {1}
         return
-    for how in itertools.product([True, False, "average"], [2, None]):
+    for values in itertools.product([True, False, "average"], [2, None]):
         depths.clear()
-        SEVERAL[call](**dict(zip(("shuffle_ties", "k"), how, strict=True)))
+        SEVERAL_CALLS[call](**dict(zip(("shuffle_ties", "k"), values, strict=True)))
         assert set(depths) == {1}

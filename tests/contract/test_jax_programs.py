@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from registry import CASES, CASES_HERE
+from registry import BACKEND_CASES, CASES
 from strategies import LIST_SIZE
-from test_ways import LEVELS, LISTS, dense_batch
+from test_code_paths import LEVELS, LISTS, dense_batch
 
 import keras_rank
 from keras_rank import catalogue, functional, metrics
@@ -89,7 +89,7 @@ def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compil
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("case", CASES_HERE, ids=str)
+@pytest.mark.parametrize("case", BACKEND_CASES, ids=str)
 def test_a_program_gives_what_its_operations_give(case, rng):
     metric, apart = case.make(k=3, seed=1), case.make(k=3, seed=1)
     for levels in LEVELS:
@@ -113,7 +113,9 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
 
     def sums_and_values(labels, scores, weights):
         """Sums of all metrics, in which a changed bit of any list would show."""
-        group = RankingMetrics([x.make(name=str(x), **arguments) for x in CASES_HERE])
+        group = RankingMetrics(
+            [x.make(name=str(x), **arguments) for x in BACKEND_CASES]
+        )
         group.update_state(labels, scores, weights)
         values = functional.ndcg(labels, scores, sample_weight=weights, **arguments)
         return [*map(np.asarray, group.variables)], np.asarray(values)
@@ -152,7 +154,7 @@ def test_small_programs_have_the_options_that_xla_has(monkeypatch):
 def test_functions_of_the_same_arguments_share_a_program():
     def plan(persistence):
         discount = keras_rank.discounts.geometric(persistence)
-        return UpdateSpec.of([NDCG(k=2, rank_discount_fn=discount)])
+        return UpdateSpec.from_metrics([NDCG(k=2, rank_discount_fn=discount)])
 
     assert plan(0.5) == plan(0.5)
     assert hash(plan(0.5)) == hash(plan(0.5))
@@ -162,18 +164,20 @@ def test_functions_of_the_same_arguments_share_a_program():
 def test_every_argument_tells_programs_apart():
     """Another value of any argument is another program."""
     for case in CASES:
-        plan = UpdateSpec.of([case.make()])
+        plan = UpdateSpec.from_metrics([case.make()])
         assert backend.is_ours(plan)
-        assert plan == UpdateSpec.of([case.make(seed=5, name="another")])
+        assert plan == UpdateSpec.from_metrics([case.make(seed=5, name="another")])
         for name in case.make().get_config().keys() - {"name", "seed"}:
             metric = case.make()
             changed = "_compute_dtype" if name == "dtype" else name
             other = "average" if name == "shuffle_ties" else "something else"
             setattr(metric, changed, other)
             if name in ("dtype", "shuffle_ties"):
-                assert UpdateSpec.of([metric]) != plan
+                assert UpdateSpec.from_metrics([metric]) != plan
             else:
-                assert UpdateSpec.of([metric]).arguments != plan.arguments, name
+                assert UpdateSpec.from_metrics([metric]).arguments != plan.arguments, (
+                    name
+                )
 
 
 class Positions(metrics.RankingMetric):
