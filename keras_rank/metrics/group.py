@@ -381,7 +381,7 @@ class SegmentedSums:
 
     def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:
         """Adds the ids that all lists show, in a catalogue of `items` items."""
-        for number, ids in self._in_segments(ops.transpose(recommended_items), -1):
+        for number, ids in self._in_segments(ops.transpose(shown), -1):
             sums = metric.of_shown(ops.transpose(ids), items)
             self._of_exposure[number][metric.name] = sums
 

@@ -324,7 +324,7 @@ def test_what_is_read_once_for_all_metrics_and_parts(rng, monkeypatch):
     group = [metrics.NDCG(shuffle_ties=x, name=str(x)) for x in (True, "average")]
     expected = catalogue.evaluate(targets, queries, encoded, group)
     assert read == ["candidates"]
-    monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 500)
+    monkeypatch.setattr(catalogue.catalogue_metrics, "MOST_RANKS", 500)
     monkeypatch.setattr(standardize, "read_ids", counted)
     found = catalogue.evaluate(targets, queries, candidates, group)
     assert found == pytest.approx(expected, abs=1e-6)

@@ -127,7 +127,16 @@ def test_the_package_does_not_know_the_module_that_starts_it():
 
 # The same within `evaluation` and what it reads with: the way of its data, and what is
 # asked of it. The package itself is the empty name.
-PARTS = ["reading", "lists", "report", "evaluation", "functions", "", "command_inputs", "command"]
+PARTS = [
+    "reading",
+    "lists",
+    "report",
+    "evaluation",
+    "functions",
+    "",
+    "command_inputs",
+    "command",
+]
 EVALUATION = [x for x in MODULES if place(x).startswith(("evaluation/", "reading/"))]
 
 
