@@ -47,10 +47,6 @@ def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     return whole
 
 
-def library_of(x: Tensor) -> Any:
-    return ops if isinstance(x, keras.KerasTensor) else np
-
-
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """A bare float takes the dtype of other floats, but makes floats of integers.
 
@@ -66,26 +62,9 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     return chosen if chosen.dtype == dtype else chosen.astype(dtype)
 
 
-def shrunk(x: Tensor, size: float) -> Tensor:
-    """There rarely are such numbers, but many zeros."""
-    is_small = (x <= size) & (x >= -size)
-    return where(~(is_small & (x != 0.0)), x, 0.0)
-
-
 minimum, maximum = np.minimum, np.maximum
 # In a tenth of the time of a power, and exact for whole numbers but 127.
 power_of_two = np.exp2
-
-
-def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
-    """By NumPy, as Keras's checks take longer than the casts of small tensors."""
-    return function(*(np.asarray(x, "float64") for x in tensors))
-
-
-def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    rest = x - (high := x.astype("float32"))
-    low = rest.astype("float32")
-    return high, low, (rest - low).astype("float32")
 
 
 def quiet() -> contextlib.AbstractContextManager[Any]:
@@ -99,14 +78,6 @@ full_precision = quiet
 def rounds_by_column() -> bool:
     """OpenBLAS adds up the columns of a matrix in different orders."""
     return True
-
-
-def tree_sum(values: Tensor, levels: int) -> Tensor:
-    """In one memory access for each level."""
-    values = values.reshape(*values.shape[:-1], *[2] * levels)
-    for level in range(levels):
-        values = values.sum(axis=level - levels)
-    return values
 
 
 def running_total(x: Tensor) -> Tensor:
@@ -181,8 +152,8 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:
     """Three times as fast without their positions."""
     if x.shape[1] <= max(_SHORT_ROW, 8 * count):
-        return sort_descending(x)[:, :count]
-    return sort_descending(np.partition(x, -count, axis=1)[:, -count:])
+        return np.sort(x, axis=1)[:, ::-1][:, :count]
+    return np.sort(np.partition(x, -count, axis=1)[:, -count:], axis=1)[:, ::-1]
 
 
 def argsort(x: Tensor) -> Tensor:
@@ -210,14 +181,6 @@ def _flipped(bits: Array) -> Array:
     """Flips all bits of negative numbers but the sign: its own inverse."""
     flipped: Array = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return flipped
-
-
-def sort(x: Tensor) -> Tensor:
-    return np.sort(x, axis=1)
-
-
-def sort_descending(x: Tensor) -> Tensor:
-    return np.sort(x, axis=1)[:, ::-1]
 
 
 def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -17,8 +17,6 @@ from keras_rank.backends.generic import Class, Function, Make, Result, Tensor, W
 
 # Larger constants would make graphs as large as the lists.
 _LARGEST_CONSTANT = 4096
-# Fewer entries are counted equally fast in any way.
-_MANY_ENTRIES = 4096
 
 
 def on_accelerator() -> bool:
@@ -164,27 +162,6 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 def running_total(x: Tensor) -> Tensor:
     return tf.cast(tf.cumsum(tf.cast(x, "float64"), axis=-1), x.dtype)
-
-
-def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
-    """It adds bytes, each of which holds sums of up to 255, in less memory."""
-    return [_sum_of_bytes(x(), dtype) for x in conditions]
-
-
-def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
-    size = conditions.shape[1] or 0
-    some = 1 if size < _MANY_ENTRIES else _largest_divisor(size)
-    if some == 1 or backends.backend.on_accelerator():
-        return generic.count_true([lambda: conditions], dtype)[0]
-    as_bytes = tf.reshape(tf.cast(conditions, "uint8"), (-1, size // some, some))
-    sums = tf.cast(tf.reduce_sum(as_bytes, axis=2), dtype)
-    return tf.reduce_sum(sums, axis=1, keepdims=True)
-
-
-@functools.cache
-def _largest_divisor(size: int) -> int:
-    """That of up to 255."""
-    return max(x for x in range(1, 256) if size % x == 0)
 
 
 def popcount(words: Tensor) -> Tensor:

@@ -250,7 +250,6 @@ def shrunk(x: Tensor, size: float) -> Tensor:
 power_of_two = torch.exp2
 # In one operation.
 lengths = functools.partial(torch.linalg.vector_norm, dim=1, keepdim=True)
-largest_size = functools.partial(lengths, ord=math.inf)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
@@ -291,11 +290,6 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 def running_count(mask: Tensor) -> Tensor:
     """Sums in one operation, which reads each entry once on all devices."""
     return mask.cumsum(1, dtype=torch.int32) * mask
-
-
-def running_total(x: Tensor) -> Tensor:
-    """It adds float32 as float64 on a CPU, and as a tree on other devices."""
-    return x.cumsum(-1)
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:

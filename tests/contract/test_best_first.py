@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from test_code_paths import IS_COMPILED, BACKEND_PATHS, CodePath
+from test_code_paths import BACKEND_PATHS, IS_COMPILED, CodePath
 
 from keras_rank.arrays.arithmetic import as_ranked
 from keras_rank.arrays.ordering import best_first, highest_first

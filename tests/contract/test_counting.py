@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from test_code_paths import IS_COMPILED, BACKEND_PATHS, CodePath, pretend_accelerator
+from test_code_paths import BACKEND_PATHS, IS_COMPILED, CodePath, pretend_accelerator
 
 from keras_rank.arrays import counting
 from keras_rank.arrays.arithmetic import as_compared
