@@ -21,13 +21,13 @@ INSTALL = pip install --quiet --no-compile
 
 # Where the tests of a backend are: what no backend changes runs on NumPy alone.
 tests_on = $(if $(filter numpy,$1),tests,tests/contract tests/keras) keras_rank
-# Laws that also hold where no backend replaces functions of the reference.
+# Tests that also run where no backend replaces functions of the reference.
 REFERENCE = $(addprefix tests/contract/,test_reference_backend.py \
 	test_properties.py::test_function_equals_the_oracle \
 	test_properties.py::test_class_equals_the_weighted_mean_of_the_oracle \
 	test_properties.py::test_float64_keeps_its_precision \
 	test_sparse_targets.py::test_many_targets test_long_lists.py::test_functions_equal_the_oracle \
-	"test_special_scores.py::test_scores_are_what_they_mean[5000-all-0.01-True]" \
+	"test_special_scores.py::test_special_scores_count_as_plain_scores[5000-all-0.01-True]" \
 	test_compiled.py::test_functions_compile test_compiled.py::test_one_trace_per_shape)
 
 # The backends that XLA compiles for.

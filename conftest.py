@@ -209,5 +209,5 @@ def _is_property_test(item):
 
 
 def pytest_report_header() -> str:
-    reference = ", with the reference functions alone" if IS_REFERENCE else ""
+    reference = ", with the reference alone" if IS_REFERENCE else ""
     return f"keras {keras.__version__} on {BACKEND}{reference}"

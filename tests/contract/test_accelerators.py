@@ -65,7 +65,7 @@ def test_tpu_programs_have_no_gather_or_scatter(monkeypatch):
                 assert "stablehlo.gather" not in text, (case.name, arguments)
 
 
-def update_of(case, **arguments):
+def make_update(case, **arguments):
     """Returns a metric and a batch of known shapes for its update."""
     metric = case.make(**arguments)
     rng = np.random.default_rng(0)
@@ -90,11 +90,11 @@ def all_updates():
 
 
 @pytest.mark.compiles_long
-@pytest.mark.skipif(BACKEND == "torch", reason="its compiler is asked for one graph")
+@pytest.mark.skipif(BACKEND == "torch", reason="torch is tested with `fullgraph`")
 def test_no_metric_has_a_branch(monkeypatch):
     pretend_accelerator(monkeypatch)
     for case, arguments in all_updates():
-        metric, batch = update_of(case, **arguments)
+        metric, batch = make_update(case, **arguments)
         kinds = counts.kinds_in_graph(metric, *batch)
         assert not any(map(counts.is_branch, kinds)), (case.name, arguments)
         if case.metric not in LOOP + LOOP_ALONG_RANKS:
@@ -145,7 +145,7 @@ def test_updates_lower_for_accelerators(monkeypatch):
     pretend_accelerator(monkeypatch)
     for case, arguments in all_updates():
         for platform in ("cuda", "tpu"):
-            assert lowered(*update_of(case, **arguments), platform)
+            assert lowered(*make_update(case, **arguments), platform)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="a test of TensorFlow")

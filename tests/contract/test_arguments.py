@@ -1,4 +1,4 @@
-"""The arguments of a metric: what is accepted, what the errors say, what is saved."""
+"""Arguments of metrics and functions: accepted values, messages and saved configs."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ from keras_rank.arguments import suggestion
 
 
 @pytest.mark.parametrize("k", [[1, 3], (1, 3), {1, 3}, range(1, 4), np.array([1, 3])])
-def test_several_cutoffs_are_several_metrics(k):
+def test_a_cutoff_is_a_single_integer(k):
     message = f"`k` should be a positive integer. Received: k={k!r}. Each cutoff is a "
     for call in (
         metrics.NDCG,
@@ -49,8 +49,8 @@ EXPOSURE_METRICS += [
 ]
 
 
-def needed(make):
-    """The arguments without which a class or a function can't be called."""
+def required_arguments(make):
+    """Returns values for the required arguments of a class or a function."""
     values = {"y_true": [1, 0], "y_pred": [0.5, 0.1], "k": 1}
     values |= {"popularity": [0.5], "item_vectors": [[1.0]]}
     parameters = inspect.signature(make).parameters.values()
@@ -64,14 +64,14 @@ def needed(make):
 @pytest.mark.parametrize("make", [*FUNCTIONS, *CLASSES, *EXPOSURE_METRICS])
 def test_an_unknown_keyword_is_a_type_error(make):
     with pytest.raises(TypeError, match="unexpected keyword argument 'topn'"):
-        make(**needed(make), topn=10)
+        make(**required_arguments(make), topn=10)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("name", ["name", "empty_weight"])
-def test_functions_do_not_take_what_only_classes_have(function, name):
+def test_functions_refuse_arguments_of_classes(function, name):
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        function(**needed(function), **{name: "own"})
+        function(**required_arguments(function), **{name: "own"})
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_functions_do_not_take_what_only_classes_have(function, name):
         ({"relevance_threshold": 1}, {"relevance_threshold": True}),
     ],
 )
-def test_functions_check_arguments_that_equal_valid_ones(valid, wrong):
-    """What a function computes is cached by its arguments, and 1 equals True."""
+def test_cached_checks_tell_1_from_true(valid, wrong):
+    """Functions cache checks by their arguments, and 1 equals True as a key."""
     functional.precision([[1, 0]], [[0.2, 0.1]], **valid)
     (name,) = wrong
     with pytest.raises(ValueError, match=f"`{name}` should be"):
@@ -110,7 +110,7 @@ WRONG_CALLS = [
     lambda: metrics.NDCG(1, k=2),
     lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
     lambda: metrics.RankingMetrics(["ndcg"], k=3),
-    # It would be taken for a weight, which changes no value.
+    # As a third argument, the 1 could only be a weight, which would change no value.
     lambda: functional.ndcg([[1, 0]], [[0.1, 0.2]], 1),
     lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
     lambda: catalogue.evaluate([0], [[1.0]], [[1.0]], ["mrr"], seen=[[1]]),
@@ -145,13 +145,13 @@ def test_at_most_ten_names_are_listed():
 
 
 @pytest.mark.compiles_long
-def test_standard_errors_come_from_a_catalogue_as_the_error_says():
+def test_a_group_gives_standard_errors_in_a_catalogue():
     group = metrics.RankingMetrics(["mrr"], standard_errors=True)
-    found = catalogue.evaluate([0, 1], np.eye(2), np.eye(2), group)
-    assert found == {"mrr": 1.0, "mrr_stderr": 0.0}
+    actual = catalogue.evaluate([0, 1], np.eye(2), np.eye(2), group)
+    assert actual == {"mrr": 1.0, "mrr_stderr": 0.0}
 
 
-def test_discounts_of_the_first_ranks():
+def test_values_of_discounts():
     ranks = np.arange(1.0, 21.0, dtype="float32")
     in_base_2 = np.log2(np.maximum(ranks, 2))
     for discount, divisors in (
@@ -168,8 +168,8 @@ def test_discounts_of_the_first_ranks():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="a device of torch")
-def test_a_discount_is_looked_at_on_the_cpu():
-    """On a GPU, torch would fail for good where it is a table of few ranks."""
+def test_discounts_are_checked_on_the_cpu():
+    """A table of few ranks would raise an error, from which CUDA can't recover."""
     seen = []
 
     def table(ranks):
@@ -183,7 +183,7 @@ def test_a_discount_is_looked_at_on_the_cpu():
 
 @keras.saving.register_keras_serializable(package="tests")
 def divisor(ranks):
-    """What gains are divided by, not what they are multiplied by."""
+    """Returns divisors of gains, which a user may pass instead of discounts."""
     return ops.log2(ranks + 1.0)
 
 
@@ -206,7 +206,7 @@ DISCOUNTED = [
 @pytest.mark.parametrize(("discount", "received"), GROWTHS)
 @pytest.mark.parametrize("make", DISCOUNTED)
 @pytest.mark.parametrize("k", [None, 7])
-def test_a_discount_that_grows_is_a_divisor(make, discount, received, k):
+def test_growing_discounts_are_errors(make, discount, received, k):
     with pytest.raises(ValueError, match=f"discounts multiply gains.*{received}"):
         make(rank_discount_fn=discount, k=k)
 
@@ -221,11 +221,11 @@ class Unhashable:
         return ranks**self.exponent
 
 
-def test_discounts_that_do_not_grow():
-    """Flat ones, those of few ranks, and what grows beyond the cutoff or is rounded."""
+def test_discounts_that_do_not_grow_are_accepted():
+    """Accepted are constants, tables of few ranks, and growth beyond the cutoff."""
     table = np.array([1.0, 0.5, 0.25])
 
-    def of_three(ranks):
+    def discount_three_ranks(ranks):
         if ranks.shape[0] > 3:
             raise IndexError
         return ops.convert_to_tensor(table[: ranks.shape[0]], ranks.dtype)
@@ -233,8 +233,8 @@ def test_discounts_that_do_not_grow():
     for discount, k in (
         (ops.ones_like, None),
         (ops.zeros_like, None),
-        (of_three, None),
-        (of_three, 3),
+        (discount_three_ranks, None),
+        (discount_three_ranks, 3),
         (lambda ranks: ops.where(ranks > 5.0, 1.0, 0.5), 5),
         (lambda ranks: ops.maximum(1.0 - ranks / 10.0, 0.0), None),
         (lambda ranks: 1.0 / ops.log(1.0 + ranks), 10**5),
@@ -246,22 +246,22 @@ def test_discounts_that_do_not_grow():
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("way", COMPILERS)
-def test_a_discount_in_a_program_of_the_users(way):
-    """Where ranks have no values, it is not looked at."""
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_discounts_are_not_checked_in_compiled_code(compiler):
+    """A discount is not checked if the ranks have no values."""
 
     def value(labels, scores):
         return functional.ndcg(labels, scores, rank_discount_fn=lambda x: divisor(x))
 
-    if way == "torch.compile":
-        # Or it would give up after a few graphs, and run the rest as it is.
+    if compiler == "torch.compile":
+        # Without a reset, torch stops compiling after a few graphs and runs eager code.
         torch = pytest.importorskip("torch")
         torch.compiler.reset()
     batch = [ops.convert_to_tensor([x]) for x in ([0.0, 1.0], [1.0, 2.0])]
-    assert float(compiled.compile_function(way, value)(*batch)[0]) == 1.0
+    assert float(compiled.compile_function(compiler, value)(*batch)[0]) == 1.0
 
 
-def test_strings_name_the_functions():
+def test_configs_name_built_in_functions():
     for gain in (gains.exponential, gains.linear):
         assert metrics.NDCG(gain_fn=gain).get_config()["gain_fn"] == gain.__name__
     for discount in (discounts.log2, discounts.clipped_log2, discounts.reciprocal):
@@ -270,14 +270,14 @@ def test_strings_name_the_functions():
 
 
 def test_a_gain_below_zero_counts_as_zero():
-    given = [[0, 1, 2, 3]], [[0.9, 0.8, 0.2, 0.1]]
-    values = functional.ndcg(*given, gain_fn=lambda labels: labels - 1.5)
+    inputs = [[0, 1, 2, 3]], [[0.9, 0.8, 0.2, 0.1]]
+    values = functional.ndcg(*inputs, gain_fn=lambda labels: labels - 1.5)
     expected = (0.5 / 2 + 1.5 / np.log2(5)) / (1.5 + 0.5 / np.log2(3))
     assert float(values[0]) == pytest.approx(expected)
 
 
 def test_huge_labels_neither_overflow_nor_spoil_later_batches():
-    """The ratio of exponential gains is exact: 2**999 is half of 2**1000."""
+    """Ratios of exponential gains are exact: 2**999 is half of 2**1000."""
     expected = (0.5 / np.log2(3) + 1 / np.log2(4)) / (1 + 0.5 / np.log2(3))
     metric = metrics.NDCG()
     first = metric([[1000, 0, 999]], [[0.5, 0.9, 0.7]])
@@ -290,45 +290,45 @@ def test_huge_labels_neither_overflow_nor_spoil_later_batches():
 
 @pytest.mark.programs
 def test_ordinary_labels_have_the_plain_exponential_gain(rng):
-    """Up to the label from which gains are scaled, to the last bit."""
+    """Gains are scaled only above higher labels, so they are equal to the last bit."""
     labels = rng.integers(0, 31, size=(9, 6)).astype("float32")
     scores = rng.normal(size=(9, 6)).astype("float32")
     plain = lambda y: ops.subtract(ops.power(2.0, y), 1.0)  # noqa: E731
-    found = functional.ndcg(labels, scores, gain_fn="exponential")
-    assert_equal(found, functional.ndcg(labels, scores, gain_fn=plain))
+    actual = functional.ndcg(labels, scores, gain_fn="exponential")
+    assert_equal(actual, functional.ndcg(labels, scores, gain_fn=plain))
 
 
-def test_seeds():
+def test_seeds_of_any_type():
     assert metrics.NDCG(seed=np.int64(3)).seed == 3
     assert metrics.NDCG(seed=keras.random.SeedGenerator(5)).seed == 5
     assert float(metrics.NDCG(seed=-(10**30))([[1, 0]], [[1, 1]])) > 0
 
 
-def _with_default_seeds():
-    """Numbers of tied items, by all that takes a seed."""
+def _values_by_default_seeds():
+    """Returns values for tied items of every metric and function with a seed."""
     labels, scores = np.eye(20, 9), np.ones((20, 9))
     queries, candidates = np.ones((20, 1)), np.ones((9, 1))
-    given = np.arange(20) % 9, queries, candidates
-    found = [
+    inputs = np.arange(20) % 9, queries, candidates
+    actual = [
         metrics.NDCG()(labels, scores),
         metrics.RankingMetrics(["mrr"])(labels, scores)["mrr"],
         functional.ndcg(labels, scores),
         functional.ndcg(functional.rank(labels, scores)),
-        functional.ndcg(catalogue.rank(*given)),
-        catalogue.evaluate(*given, ["mrr", "coverage@1"])["mrr"],
+        functional.ndcg(catalogue.rank(*inputs)),
+        catalogue.evaluate(*inputs, ["mrr", "coverage@1"])["mrr"],
         catalogue.top_k(queries, candidates, 1, shuffle_ties=True)[1],
     ]
-    return [*map(array, found)]
+    return [*map(array, actual)]
 
 
 @pytest.mark.compiles_long
-def test_default_seeds_are_those_of_the_program():
-    """A program that sets a seed repeats itself, with metrics and functions."""
-    found = []
+def test_default_seeds_follow_the_random_seed():
+    """A program that sets Keras's random seed gets equal values in each run."""
+    actual = []
     for seed in (7, 7, 8):
         keras.utils.set_random_seed(seed)
-        found.append(_with_default_seeds())
-    for first, again, other in zip(*found, strict=True):
+        actual.append(_values_by_default_seeds())
+    for first, again, other in zip(*actual, strict=True):
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
     before = metrics.NDCG().seed
@@ -339,13 +339,15 @@ def test_default_seeds_are_those_of_the_program():
 
 
 def test_calls_of_functions_in_a_loop_shuffle_differently():
-    """Chance evens out over calls, as it does over the lists of one call."""
+    """The mean over calls is close to the value with averaged ties."""
     labels, scores = np.eye(1, 6), np.ones((1, 6))
     calls = {
-        "ndcg": lambda **how: functional.ndcg(labels, scores, **how),
-        "rank": lambda **how: functional.ndcg(functional.rank(labels, scores, **how)),
-        "catalogue": lambda **how: functional.ndcg(
-            catalogue.rank([0], np.ones((1, 1)), np.ones((6, 1)), **how)
+        "ndcg": lambda **options: functional.ndcg(labels, scores, **options),
+        "rank": lambda **options: functional.ndcg(
+            functional.rank(labels, scores, **options)
+        ),
+        "catalogue": lambda **options: functional.ndcg(
+            catalogue.rank([0], np.ones((1, 1)), np.ones((6, 1)), **options)
         ),
     }
     expected = array(functional.ndcg(labels, scores, shuffle_ties="average"))[0]
@@ -360,33 +362,33 @@ def test_calls_of_functions_in_a_loop_shuffle_differently():
 
 
 def test_a_function_draws_only_to_shuffle_ties():
-    found = []
-    for how in (
+    actual = []
+    for options in (
         None,
         {"seed": 1},
         {"shuffle_ties": False},
         {"shuffle_ties": "average"},
     ):
         keras.utils.set_random_seed(1)
-        if how is not None:
-            functional.ndcg([[1, 0]], [[1, 1]], **how)
+        if options is not None:
+            functional.ndcg([[1, 0]], [[1, 1]], **options)
             metrics.NDCG()([[1, 0]], [[1, 1]])
-        found.append(array(keras.random.uniform((2,))))
-    for each in found:
-        np.testing.assert_array_equal(each, found[0])
+        actual.append(array(keras.random.uniform((2,))))
+    for each in actual:
+        np.testing.assert_array_equal(each, actual[0])
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.COMPILERS)
-def test_a_traced_function_without_a_seed_leaves_the_generator_as_it_is(way):
-    """It shuffles by the state of Python's generator, also with constant inputs."""
+@pytest.mark.parametrize("compiler", compiled.COMPILERS)
+def test_a_traced_function_leaves_the_random_generator_unchanged(compiler):
+    """The seed is the state of Python's generator, also with constant inputs."""
     labels, scores = ops.convert_to_tensor([[1.0, 0.0, 0.0]]), ops.ones((1, 3))
     keras.utils.set_random_seed(1)
     expected = array(keras.random.uniform((2,)))
     keras.utils.set_random_seed(1)
-    function = compiled.compile_function(way, lambda x: functional.ndcg(labels, x))
+    function = compiled.compile_function(compiler, lambda x: functional.ndcg(labels, x))
     constant = compiled.compile_function(
-        way, lambda x: x + functional.ndcg(labels, scores)
+        compiler, lambda x: x + functional.ndcg(labels, scores)
     )
     first = array(function(scores))
     np.testing.assert_array_equal(first, array(function(scores)))
@@ -429,7 +431,7 @@ def test_the_highest_grade_has_the_highest_gain(gain):
 
 
 @pytest.mark.parametrize("shuffle_ties", [False, "average"])
-def test_no_seed_is_made_where_none_is_needed(shuffle_ties, monkeypatch):
+def test_no_seed_is_drawn_without_shuffling(shuffle_ties, monkeypatch):
     metric = metrics.NDCG(shuffle_ties=shuffle_ties)
     monkeypatch.setattr(random, "getstate", None)
     copy = metrics.NDCG.from_config(metric.get_config())
@@ -444,8 +446,8 @@ def test_no_seed_is_made_where_none_is_needed(shuffle_ties, monkeypatch):
 
 
 @pytest.mark.compiles_long
-def test_no_draw_of_others_is_changed():
-    """Functions draw from Keras's global generator alone, and metrics nothing."""
+def test_global_random_generators_are_not_changed():
+    """Functions draw only from Keras's global generator, and metrics draw nothing."""
     keras.utils.set_random_seed(1)
     before = random.getstate(), repr(np.random.get_state())
     made = [
@@ -460,7 +462,7 @@ def test_no_draw_of_others_is_changed():
     before = random.getstate(), repr(np.random.get_state())
     for case in FIRST_CASES:
         case.values([[1, 0]], [[1, 1]], seed=None)
-    _with_default_seeds()
+    _values_by_default_seeds()
     assert (random.getstate(), repr(np.random.get_state())) == before
 
 
@@ -473,8 +475,8 @@ def test_arguments_of_numpy_are_saved_as_those_of_python(k, ties):
     assert config["shuffle_ties"] is ties
 
 
-def test_the_direction_as_keras_sets_it():
-    """In `__init__`, or for the class, both of which metrics of 0.1.0 may do."""
+def test_subclasses_may_set_the_private_direction():
+    """Metrics written for 0.1.0 may set it in `__init__` or as a class attribute."""
 
     class InInit(metrics.NDCG):
         def __init__(self):
@@ -488,8 +490,8 @@ def test_the_direction_as_keras_sets_it():
     assert not InInit().higher_is_better
 
 
-def test_names_and_directions_of_all():
-    """By the order of the classes."""
+def test_names_and_directions_of_all_metrics():
+    """The names are in the alphabetical order of the classes."""
     names = ["alpha_dcg", "alpha_ndcg", "arp", "bpref", "dcg", "err", "err_ia", "f1"]
     names += ["f_beta", "fall_out", "hit_rate", "kendall_tau", "map", "map_at_r", "mrr"]
     names += ["ndcg", "pairwise_accuracy", "precision", "precision_ia", "r_precision"]
@@ -505,27 +507,27 @@ def test_names_and_directions_of_all():
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_a_label_above_the_highest_grade_of_a_gain(normalized):
-    given = {"gain_fn": "linear", "max_grade": 4, "normalized": normalized}
+    options = {"gain_fn": "linear", "max_grade": 4, "normalized": normalized}
     message = "`y_true` should have labels up to `max_grade`, 4.0. Received: a larger"
     with pytest.raises(ValueError, match=message):
-        functional.rank_biased_precision([[5, 0]], [[0.9, 0.1]], **given)
+        functional.rank_biased_precision([[5, 0]], [[0.9, 0.1]], **options)
 
 
 @pytest.mark.parametrize("metric", [metrics.KendallTau, metrics.SpearmanCorrelation])
-def test_correlations_of_labels_that_a_threshold_makes_equal(metric):
+def test_correlations_apply_the_relevance_threshold(metric):
     assert float(metric(relevance_threshold=2)([[2, 0, 1]], [[3, 2, 2]])) == 1.0
     assert float(metric()([[0, 1, 2]], [[3, 2, 1]])) == -1.0
 
 
-def test_a_large_beta_asks_for_recall_alone():
-    """Its square is beyond float32."""
+def test_f_beta_with_a_large_beta_is_recall():
+    """The square of this beta exceeds float32."""
     labels, scores = [[1, 0, 1, 1]], [[4, 3, 2, 1]]
-    found = functional.f_beta(labels, scores, k=2, beta=1e38)
-    assert_close(found, functional.recall(labels, scores, k=2), rtol=1e-6)
+    actual = functional.f_beta(labels, scores, k=2, beta=1e38)
+    assert_close(actual, functional.recall(labels, scores, k=2), rtol=1e-6)
 
 
 def test_grades_of_rank_biased_precision_count_from_0_on():
-    """Unless there is a threshold, and as all of the highest grade would."""
+    """A threshold changes this. Labels of the highest grade equal binary labels."""
     labels, scores = [[0.5, 0.0, 1.0]], [[3, 2, 1]]
     graded = {"gain_fn": "linear", "max_grade": 1, "persistence": 0.5}
     for more, expected in (
@@ -542,18 +544,18 @@ def test_grades_of_rank_biased_precision_count_from_0_on():
 
 
 @pytest.mark.programs
-def test_pairwise_accuracy_of_a_long_list(rng):
-    """Pairs are counted, not made: 20,000 items have 200 million."""
+def test_pairwise_accuracy_of_long_lists(rng):
+    """Pairs are counted without creating them: 20,000 items have 200 million pairs."""
     labels, scores = rng.integers(0, [[2], [1000]], (2, 20_000))[:, None]
     from sklearn.metrics import roc_auc_score
 
-    found = float(functional.pairwise_accuracy(labels, scores)[0])
-    assert found == pytest.approx(roc_auc_score(labels[0], scores[0]), abs=1e-6)
+    actual = float(functional.pairwise_accuracy(labels, scores)[0])
+    assert actual == pytest.approx(roc_auc_score(labels[0], scores[0]), abs=1e-6)
 
 
 @pytest.mark.parametrize("scores", [[4.0, 3.0, 2.0, 1.0], [1.0, -3.401e38, -3.402e38]])
-def test_pairs_below_the_cutoff_are_tied_however_low(scores):
-    """Of those below the k-th the pairs count 1/2, and all others are in order."""
+def test_pairs_below_the_cutoff_are_tied(scores):
+    """Pairs of items below rank k count 1/2. All other pairs are in order."""
     size = len(scores)
     pairs, tied = size * (size - 1) / 2, (size - 2) * (size - 3) / 2
     labels = [list(range(size, 0, -1))]
@@ -577,7 +579,7 @@ def test_registered_functions_are_saved(function):
     assert float(restored(*FOUR)) == float(metric(*FOUR))
 
 
-def test_a_lambda_is_refused_when_the_config_is_asked_for():
+def test_a_lambda_can_not_be_saved():
     metric = metrics.NDCG(gain_fn=lambda labels: labels)
     assert float(metric([[1, 0]], [[0.9, 0.1]])) == 1.0
     message = "`gain_fn` should be a named function in a metric that is saved: write it"
@@ -585,7 +587,7 @@ def test_a_lambda_is_refused_when_the_config_is_asked_for():
         metric.get_config()
 
 
-def test_a_function_need_not_have_a_hash():
+def test_functions_need_no_hash():
     labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Unhashable(3)
     expected = (1 + 8 / 2) / (8 + 1 / np.log2(3))
     values = functional.ndcg(labels, scores, gain_fn=cubed)
@@ -594,13 +596,13 @@ def test_a_function_need_not_have_a_hash():
     assert float(group(labels, scores)["ndcg_at_3"]) == pytest.approx(expected)
 
 
-def test_a_metric_without_a_formula_says_so():
+def test_a_metric_needs_a_compute_method():
     with pytest.raises(NotImplementedError, match="`WithDepth` should define `compute"):
         WithDepth()([[1, 0]], [[0.9, 0.1]])
 
 
-class Own(metrics.RankingMetric):
-    """Has the values, and the relevance, that functions of labels return."""
+class UserMetric(metrics.RankingMetric):
+    """A metric of a user with functions of labels for its values and its relevance."""
 
     def __init__(self, values=ops.ones_like, relevance=ops.ones_like):
         super().__init__()
@@ -618,28 +620,36 @@ def dcg(gain_fn):
 
 
 FOUR = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
-OF_COMPUTE = "`Own.compute` should return one value per list, of shape (batch,), for "
-OF_COMPUTE += "lists of shape (2, 4). Received: "
-OF_RELEVANCE = "`relevance` should return a number for each item, of shape (2, 4). "
-OF_RELEVANCE += "Received: "
-OF_GAINS = "`gain_fn` should return a gain for each label, of the shape of the labels, "
-OF_GAINS += "(2, 4). Received: "
+COMPUTE_ERROR = (
+    "`UserMetric.compute` should return one value per list, of shape (batch,), for "
+)
+COMPUTE_ERROR += "lists of shape (2, 4). Received: "
+RELEVANCE_ERROR = "`relevance` should return a number for each item, of shape (2, 4). "
+RELEVANCE_ERROR += "Received: "
+GAINS_ERROR = (
+    "`gain_fn` should return a gain for each label, of the shape of the labels, "
+)
+GAINS_ERROR += "(2, 4). Received: "
 RETURNED = [
-    (Own, lambda x: ops.ones(()), f"{OF_COMPUTE}shape ()"),
-    (Own, lambda x: ops.ones((2, 2)), f"{OF_COMPUTE}shape (2, 2)"),
-    (Own, lambda x: None, f"{OF_COMPUTE}None"),
-    (lambda f: Own(relevance=f), lambda y: y[:, :1], f"{OF_RELEVANCE}shape (2, 1)"),
-    (lambda f: Own(relevance=f), lambda y: None, f"{OF_RELEVANCE}None"),
-    (dcg, ops.sum, f"{OF_GAINS}shape ()"),
-    (dcg, lambda y: ops.sum(y, axis=1, keepdims=True), f"{OF_GAINS}shape (2, 1)"),
-    (dcg, lambda y: ops.sum(y, axis=1), f"{OF_GAINS}shape (2,)"),
-    (dcg, lambda y: [[1.0] * 4] * 2, f"{OF_GAINS}shape ()"),
-    (dcg, lambda y: None, f"{OF_GAINS}None"),
+    (UserMetric, lambda x: ops.ones(()), f"{COMPUTE_ERROR}shape ()"),
+    (UserMetric, lambda x: ops.ones((2, 2)), f"{COMPUTE_ERROR}shape (2, 2)"),
+    (UserMetric, lambda x: None, f"{COMPUTE_ERROR}None"),
+    (
+        lambda f: UserMetric(relevance=f),
+        lambda y: y[:, :1],
+        f"{RELEVANCE_ERROR}shape (2, 1)",
+    ),
+    (lambda f: UserMetric(relevance=f), lambda y: None, f"{RELEVANCE_ERROR}None"),
+    (dcg, ops.sum, f"{GAINS_ERROR}shape ()"),
+    (dcg, lambda y: ops.sum(y, axis=1, keepdims=True), f"{GAINS_ERROR}shape (2, 1)"),
+    (dcg, lambda y: ops.sum(y, axis=1), f"{GAINS_ERROR}shape (2,)"),
+    (dcg, lambda y: [[1.0] * 4] * 2, f"{GAINS_ERROR}shape ()"),
+    (dcg, lambda y: None, f"{GAINS_ERROR}None"),
 ]
 
 
 @pytest.mark.parametrize(("make", "function", "message"), RETURNED)
-def test_functions_of_users_should_return_what_is_asked_for(make, function, message):
+def test_wrong_results_of_user_functions_are_errors(make, function, message):
     metric = make(function)
     with pytest.raises(ValueError, match=re.escape(message)):
         metric(*FOUR)
@@ -647,28 +657,28 @@ def test_functions_of_users_should_return_what_is_asked_for(make, function, mess
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "float16"])
 def test_gains_of_any_dtype(dtype):
-    found, expected = (
+    actual, expected = (
         metrics.DCG(gain_fn=lambda y, x=x: ops.cast(y > 0, x), k=2)(*FOUR)
         for x in (dtype, "float32")
     )
-    assert float(found) == float(expected)
+    assert float(actual) == float(expected)
 
 
 @pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 @pytest.mark.parametrize("metric", [metrics.MeanAveragePrecision, metrics.RecallAtK])
-def test_relevance_that_is_no_function_of_a_label(metric, shuffle_ties, rng):
-    """Of the items, not of their ranks: the same numbers as by a threshold."""
+def test_relevance_may_be_overridden(metric, shuffle_ties, rng):
+    """Relevance that is computed per item equals relevance by a threshold."""
 
-    class Own(metric):
+    class UserMetric(metric):
         def relevance(self, lists):
             return ops.cast(lists.labels >= 2.0, "float32")
 
     labels, scores = rng.integers(0, 5, (40, 7)), rng.integers(0, 3, (40, 7))
     arguments = {"k": 3, "seed": 1, "shuffle_ties": shuffle_ties}
     expected = metric(relevance_threshold=2.0, **arguments)(labels, scores)
-    found = Own(**arguments)(labels, scores)
-    assert float(found) == pytest.approx(float(expected), rel=1e-6)
+    actual = UserMetric(**arguments)(labels, scores)
+    assert float(actual) == pytest.approx(float(expected), rel=1e-6)
 
 
 CHANGES = [("k", 2), ("seed", 7), ("shuffle_ties", False), ("shuffle_ties", "average")]
@@ -676,37 +686,37 @@ CHANGES += [("gain_fn", gains.linear), ("relevance_threshold", 2.0)]
 
 
 @pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_an_argument_that_is_changed_later(name, value):
+def test_arguments_may_be_changed_later(name, value):
     batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.2, 0.2]]
     metric = metrics.NDCG(seed=1)
     before = float(metric(*batch))
     metric.reset_state()
     setattr(metric, name, value)
-    found = float(metric(*batch))
-    assert found == float(metrics.NDCG(**{"seed": 1, name: value})(*batch)) != before
-    assert found == float(metrics.NDCG.from_config(metric.get_config())(*batch))
+    actual = float(metric(*batch))
+    assert actual == float(metrics.NDCG(**{"seed": 1, name: value})(*batch)) != before
+    assert actual == float(metrics.NDCG.from_config(metric.get_config())(*batch))
 
 
-def test_ties_that_a_metric_can_not_have_later():
+def test_shuffle_ties_is_checked_when_it_is_changed():
     changes = (metrics.NDCG(), "first"), (metrics.Coverage(1, items=3), "average")
     for metric, ties in changes:
         with pytest.raises(ValueError, match="`shuffle_ties` should be True"):
             metric.shuffle_ties = ties
 
 
-def test_symbolic_tensors_have_no_values():
-    """A layer computes with them: `test_jax_programs.py` does so in one."""
+def test_symbolic_tensors_are_errors():
+    """Layers do compute with them, which `test_jax_programs.py` tests."""
     symbolic = keras.KerasTensor((None, 3))
     labels, scores = [[1, 0, 0]], [[3, 1, 2]]
     coverage = metrics.Coverage(k=1, items=3)
-    for argument, given in (
+    for argument, inputs in (
         ("y_true", (symbolic, symbolic)),
         ("y_pred", (labels, symbolic)),
         ("sample_weight", (labels, scores, symbolic)),
     ):
         for metric in (metrics.NDCG(), coverage):
             with pytest.raises(ValueError, match=f"{argument} of type KerasTensor"):
-                metric.update_state(*given)
+                metric.update_state(*inputs)
     with pytest.raises(ValueError, match="y_true of type KerasTensor"):
         coverage(symbolic)
     with pytest.raises(ValueError, match="`queries` should be concrete values"):
@@ -714,15 +724,15 @@ def test_symbolic_tensors_have_no_values():
 
 
 @pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones(3)])
-def test_only_lists_have_weights_in_a_catalogue(weights):
+def test_catalogue_weights_are_one_per_list(weights):
     message = f"`sample_weight`.*{re.escape(f'sample_weight.shape={weights.shape}')}"
     with pytest.raises(ValueError, match=message):
         catalogue.rank([[0, 1], [1, -1]], np.eye(2), np.eye(2), sample_weight=weights)
 
 
-# What is shown of a metric.
+# The representation of metrics.
 
-SHOWN = [
+REPRESENTATIONS = [
     (metrics.NDCG(), "<NDCG() name=ndcg>"),
     (metrics.NDCG(10, seed=None), "<NDCG(k=10) name=ndcg_at_10>"),
     (metrics.NDCG(seed=0, name="x"), "<NDCG(seed=0) name=x>"),
@@ -749,22 +759,24 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "shown"), SHOWN, ids=[x for _, x in SHOWN])
-def test_a_metric_shows_its_arguments(metric, shown):
-    assert repr(metric) == str(metric) == shown
+@pytest.mark.parametrize(
+    ("metric", "representation"), REPRESENTATIONS, ids=[x for _, x in REPRESENTATIONS]
+)
+def test_repr_shows_the_arguments(metric, representation):
+    assert repr(metric) == str(metric) == representation
 
 
-@pytest.mark.parametrize("room", [metrics, functional])
-def test_signatures_are_read_by_people(room):
-    """As in `help`: every argument with its default, and no address of a function."""
-    for name in room.__all__:
-        thing = getattr(room, name)
-        signature = inspect.signature(thing)
+@pytest.mark.parametrize("module", [metrics, functional])
+def test_signatures_show_all_arguments(module):
+    """`help` shows every argument with its default, and no address of a function."""
+    for name in module.__all__:
+        public = getattr(module, name)
+        signature = inspect.signature(public)
         assert " at 0x" not in str(signature)
         assert "arguments" not in signature.parameters
-        assert " at 0x" not in pydoc.render_doc(thing).split("Method resolution")[0]
-        if isinstance(thing, type) and issubclass(thing, metrics.RankingMetric):
+        assert " at 0x" not in pydoc.render_doc(public).split("Method resolution")[0]
+        if isinstance(public, type) and issubclass(public, metrics.RankingMetric):
             shared = {"shuffle_ties", "seed", "empty_value", "sparse_labels", "dtype"}
             assert shared <= signature.parameters.keys()
-            update = inspect.signature(thing.update_state).parameters
+            update = inspect.signature(public.update_state).parameters
             assert [*update] == ["self", "y_true", "y_pred", "sample_weight"]

@@ -1,4 +1,4 @@
-"""Bad input: an error that names the argument, or the value that is documented."""
+"""Bad input: it raises an error that names the argument, or has a documented value."""
 
 import contextlib
 import datetime
@@ -43,7 +43,7 @@ ARGUMENTS |= {"mask": "mask"}
 CSR, MASKED = scipy.sparse.csr_matrix(LABELS), np.ma.array(LABELS, mask=LABELS > 1)
 NUMBERS_OF = "hold real numbers. Received: {0} of "
 UNEVEN_ROWS = "hold numbers, in rows of the same"
-ITS_MASK = "be an array without a mask of its own"
+NO_NUMPY_MASK = "be an array without a mask of its own"
 WRONG_VALUES = [
     ("abc", f"{NUMBERS_OF}type str: for a column of a table, pass `df['abc']`"),
     ([["a"] * 4] * 2, f"{NUMBERS_OF}dtype <U1"),
@@ -61,7 +61,7 @@ WRONG_VALUES = [
     (iter(LABELS.tolist()), f"{NUMBERS_OF}type list_iterator: pass `list({{0}})`"),
     (CSR, f"{NUMBERS_OF}type csr_matrix, which is sparse: "),
     *((x, UNEVEN_ROWS) for x in ([[1, 0, 2, 1], 1], [{"a": 1}, [1, 0, 2, 1]])),
-    *((x, ITS_MASK) for x in (MASKED, list(MASKED))),
+    *((x, NO_NUMPY_MASK) for x in (MASKED, list(MASKED))),
 ]
 SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
 SHAPES += [(2, 2, 2, 1)]
@@ -76,10 +76,10 @@ ONE_NUMBER += "(batch, list_size, 1). Where each position of (batch, time, items
 ONE_NUMBER += "list, give the ids of its relevant items with `sparse_labels=True`, or "
 ONE_NUMBER += "reshape scores and labels to (batch * time, items). "
 POSITIONS = "With `sparse_labels=True` and scores at every position, "
-OF_LISTS = "`y_true` should have the shape (list_size,) or (batch, list_size). "
-OF_IDS = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
+LISTS_SHAPE = "`y_true` should have the shape (list_size,) or (batch, list_size). "
+IDS_SHAPE = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
 SAME_NUMBER = "`y_true` and `y_pred` should have the same number of lists. "
-AS_MANY = "`y_pred` should have as many items as `y_true` in every list. Received: "
+SAME_ITEMS = "`y_pred` should have as many items as `y_true` in every list. Received: "
 ONE_HOT = "ids of items. Of a matrix with a column for each item, "
 TOO_LARGE = "ids below the number of items, 4. Received: "
 NEEDS_IDS = "Ids of the relevant items need `sparse_labels=True`. "
@@ -89,7 +89,7 @@ IS_SPARSE += "where nothing is stored"
 UNEVEN = [[1, 0, 2], [0, 1]]
 DATES = np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")
 NO_DATES = "`{0}` should hold real numbers. Received: {0} "
-# Of an array for each list, of objects and beside numbers.
+# Dates as one array for each list, as objects, and next to numbers.
 UNEVEN_DATES = [
     [DATES[:1], DATES],
     [list(DATES[:1]), list(DATES)],
@@ -101,18 +101,18 @@ UNEVEN_DATES = [
 
 
 def update_errors():
-    """The kind of labels, what is changed in what is passed, and what is said."""
+    """Yields a kind of labels, the changed arguments, and a part of the message."""
     for kind, (part, name) in itertools.product((dense, sparse), ARGUMENTS.items()):
-        are_ids = (kind, part) == (sparse, "labels")
+        is_ids = (kind, part) == (sparse, "labels")
         for value, words in WRONG_VALUES:
-            # The grades of the items.
-            if not (are_ids and scipy.sparse.issparse(value)):
+            # A sparse matrix of ids is valid: it holds the grades of the items.
+            if not (is_ids and scipy.sparse.issparse(value)):
                 yield kind, {part: value}, f"`{name}` should {words.format(name)}"
         for shape in [(1, 2, 4), (2, 4, 2), (2, 4, 3), (2, 4, 0)]:
             message = f"`{name}` {ONE_NUMBER}Received: {name}.shape={shape}"
             message = POSITIONS if (kind, part) == (sparse, "scores") else message
-            # Ids and labels side by side.
-            if not (are_ids and shape == (2, 4, 2)):
+            # Ids that are stacked with labels are valid.
+            if not (is_ids and shape == (2, 4, 2)):
                 yield kind, {part: np.ones(shape)}, message
     for part, shape in itertools.product(("scores", "mask"), SHAPES):
         name = ARGUMENTS[part]
@@ -120,20 +120,20 @@ def update_errors():
         message += SINGLE_SCORES if (part, shape) == ("scores", (2, 1)) else ""
         message += f"Received: {name}.shape={shape}, y_true.shape=(2, 4)"
         yield dense, {part: np.ones(shape)}, message
-    # A number, one per list and one per item would fit.
+    # Valid weights are a number, one per list, and one per item.
     for shape in [x for x in SHAPES if x not in ((), (2,), (2, 1))]:
         received = f"Received: sample_weight.shape={shape}"
         weights = {"weights": np.ones(shape)}
         yield dense, weights, f"{WEIGHTS_FIT}(2,) or (2, 1) or (2, 4). {received}"
         yield sparse, weights, f"{WEIGHTS_FIT}(2,) or (2, 1). {received}"
-    of_mask = [(2,), (2, 1), (1, 2), (2, 3, 1), (0,)]
+    mask_shapes = [(2,), (2, 1), (1, 2), (2, 3, 1), (0,)]
     for kind, part, message, shapes in [
-        (dense, "labels", OF_LISTS, [(), (1, 1, 2, 4)]),
-        (sparse, "labels", OF_IDS, [(), (1, 1, 2, 4)]),
-        (sparse, "scores", OF_IDS, [(), (4,)]),
+        (dense, "labels", LISTS_SHAPE, [(), (1, 1, 2, 4)]),
+        (sparse, "labels", IDS_SHAPE, [(), (1, 1, 2, 4)]),
+        (sparse, "scores", IDS_SHAPE, [(), (4,)]),
         (sparse, "scores", POSITIONS, [(1, 1, 2, 4)]),
         (sparse, "labels", SAME_NUMBER, [(3,), (0,), (3, 1), (1, 2), (0, 2)]),
-        (sparse, "mask", f"`mask` {SAME_SHAPE}", of_mask),
+        (sparse, "mask", f"`mask` {SAME_SHAPE}", mask_shapes),
     ]:
         for shape in shapes:
             yield kind, {part: np.ones(shape)}, message
@@ -143,8 +143,16 @@ def update_errors():
         (None, SCORES, f"{NO_NUMBERS}type NoneType$"),
         (np.full((2, 4), None), SCORES, f"{NO_NUMBERS}dtype object$"),
         (CSR, SCORES, f"{NO_NUMBERS}{IS_SPARSE}$"),
-        (UNEVEN, [[1, 2, 3]] * 2, f"{AS_MANY}3 items in list 1 of y_pred, 2 in y_true"),
-        (UNEVEN, [[1, 2], [1]], f"{AS_MANY}2 items in list 0 of y_pred, 3 in y_true"),
+        (
+            UNEVEN,
+            [[1, 2, 3]] * 2,
+            f"{SAME_ITEMS}3 items in list 1 of y_pred, 2 in y_true",
+        ),
+        (
+            UNEVEN,
+            [[1, 2], [1]],
+            f"{SAME_ITEMS}2 items in list 0 of y_pred, 3 in y_true",
+        ),
         (UNEVEN, [[1, 2, 3]], "`y_pred` should have as many lists as `y_true`"),
         ([[1, [0]], [1]], [[1, 2], [1]], "`y_true` should be a list of items"),
         ([["a"], ["b", "c"]], [[1], [1, 2]], "`y_true` should hold real numbers"),
@@ -160,8 +168,8 @@ def update_errors():
         ([[1, 2]], (2, 10), ""),
         ([1, 0], (2, 1), SINGLE_SCORES),
     ]:
-        given = {"labels": np.array(labels), "scores": np.zeros(shape)}
-        yield dense, given, f"`y_pred` {SAME_SHAPE}{hint}Received: "
+        inputs = {"labels": np.array(labels), "scores": np.zeros(shape)}
+        yield dense, inputs, f"`y_pred` {SAME_SHAPE}{hint}Received: "
     message = "`y_pred` should hold numbers, in rows of the same length. Received: y_p"
     yield sparse, {"scores": UNEVEN}, message
     for kind in (dense, sparse):
@@ -186,7 +194,7 @@ def update_errors():
         (np.array([2**64 - 1, 0], "uint64"), "ids below the number of items"),
         ([[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
         (LABELS > 1, "ids of items. If it has a flag for each"),
-        # `test_item_ids.py` has more that is one-hot.
+        # `test_item_ids.py` tests more one-hot matrices.
         *((labels, ONE_HOT) for labels in (np.eye(2, 4), np.eye(2, 4)[:, :, None])),
     ]:
         yield sparse, {"labels": labels}, f"`y_true` should hold {message}"
@@ -199,8 +207,8 @@ UPDATE_ERRORS = list(update_errors())
 
 
 @functools.cache
-def group_of(kind):
-    """A group whose last member may raise when the first has its new state."""
+def make_group(kind):
+    """Returns a group whose last member may raise after the first one was updated."""
     make = {"sparse_labels": kind is sparse, "seed": 1, "k": 3}
     members = [metrics.NDCG(**make), metrics.MeanReciprocalRank(**make)]
     if kind is dense:
@@ -211,7 +219,7 @@ def group_of(kind):
 
 
 @contextlib.contextmanager
-def stays_as_it_is(metric):
+def assert_unchanged(metric):
     before = [array(v).copy() for v in metric.variables]
     yield
     for variable, value in zip(metric.variables, before, strict=True):
@@ -223,11 +231,14 @@ def stays_as_it_is(metric):
     UPDATE_ERRORS,
     ids=[f"{x.__name__}, {[*y]}, {z[:60]}" for x, y, z in UPDATE_ERRORS],
 )
-def test_an_update_says_what_is_wrong_and_leaves_the_state(kind, changed, message):
-    group = group_of(kind)
-    with stays_as_it_is(group), pytest.raises(ValueError, match="Received: ") as error:
+def test_wrong_updates_are_errors_and_change_no_state(kind, changed, message):
+    group = make_group(kind)
+    with (
+        assert_unchanged(group),
+        pytest.raises(ValueError, match="Received: ") as error,
+    ):
         group.update_state(*kind(**changed))
-    # A message that is given to its end has a "$" there.
+    # A "$" marks the end of a message.
     assert message in f"{error.value}$"
 
 
@@ -237,7 +248,7 @@ NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "13", [3], (), {3}, NAN, INF]
 NO_CUTOFFS += [np.int64(0), np.int8(-3), np.float32(2), np.bool_(True), np.array([3])]
 NO_CUTOFFS += [np.array(3), 1j, b"3", object()]
 NUMBERS = [NAN, INF, -INF, 1e300, 10**400, "1", True, [1], 1j, np.array([1.0])]
-# No shares without a bound, and no bases of logarithms.
+# Values that are no shares (the first two are bounds), and no bases of logarithms.
 NO_SHARES = [0, 1, -0.1, True, NAN, INF, "a", None]
 NO_BASES = [1, 0, -2, NAN, INF, "a", None]
 ALWAYS = "for a metric that always leaves out lists without relevant items"
@@ -262,30 +273,30 @@ ACCEPTED = {
 }
 NO_EMPTY_VALUE, NO_EMPTY_WEIGHT = f"None {ALWAYS}", f'"average" {ALWAYS}'
 NO_CUTOFF = "None for a metric of whole lists"
-OF_MAP = "one of ['total', 'clipped', 'retrieved']"
-OF_RECALL = "one of ['total', 'clipped']"
+MAP_NORMALIZERS = "one of ['total', 'clipped', 'retrieved']"
+RECALL_NORMALIZERS = "one of ['total', 'clipped']"
 ABOVE_0 = "a number above 0, so that the discount of rank 1 is finite: see "
 ABOVE_0 += "`clipped_log`"
 WITH_GAIN = "given with `gain_fn`, and only then"
 AT_MOST_64 = "at most 64 with exponential gains, which are cut at 2**64"
-OF_GAINS = functools.partial(metrics.RankBiasedPrecision, gain_fn="exponential")
+GRADED_RBP = functools.partial(metrics.RankBiasedPrecision, gain_fn="exponential")
 NO_VALUES = [0, 0.0, 0.5, "zero", np.zeros(2)], NO_EMPTY_VALUE
 
 
-def with_lists(function):
+def bind_lists(function):
     return functools.partial(function, LABELS, SCORES)
 
 
-# What an argument does not accept, and what it does, if it differs by function.
+# Values that an argument refuses, and the accepted ones if they differ by function.
 BAD_ARGUMENTS = [
     (metrics.NDCG, "k", NO_CUTOFFS),
-    (with_lists(functional.rank), "k", NO_CUTOFFS),
-    (with_lists(functional.ndcg), "k", NO_CUTOFFS),
+    (bind_lists(functional.rank), "k", NO_CUTOFFS),
+    (bind_lists(functional.ndcg), "k", NO_CUTOFFS),
     (metrics.NDCG, "k", [2**31], "at most 2147483647"),
     (metrics.KendallTau, "k", [3], NO_CUTOFF),
     (metrics.SpearmanCorrelation, "k", [3], NO_CUTOFF),
-    (with_lists(functional.kendall_tau), "k", [3], NO_CUTOFF),
-    (with_lists(functional.spearman_correlation), "k", [3], NO_CUTOFF),
+    (bind_lists(functional.kendall_tau), "k", [3], NO_CUTOFF),
+    (bind_lists(functional.spearman_correlation), "k", [3], NO_CUTOFF),
     (metrics.NDCG, "shuffle_ties", [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]]),
     (metrics.NDCG, "seed", ["1", 1.0, True, NAN, [1], np.float32(1)]),
     (metrics.NDCG, "empty_value", NUMBERS),
@@ -295,14 +306,24 @@ BAD_ARGUMENTS = [
     (metrics.NDCG, "gain_fn", [None, 3, "square", ["linear"], {"a": 1}]),
     (metrics.NDCG, "rank_discount_fn", [None, 3, "Log2", {"a": 1}]),
     (metrics.NDCG, "dtype", ["int32"]),
-    (metrics.MeanAveragePrecision, "normalizer", [None, 1, "Total", ["total"]], OF_MAP),
-    (metrics.RecallAtK, "normalizer", [None, 1, "Total", "retrieved"], OF_RECALL),
+    (
+        metrics.MeanAveragePrecision,
+        "normalizer",
+        [None, 1, "Total", ["total"]],
+        MAP_NORMALIZERS,
+    ),
+    (
+        metrics.RecallAtK,
+        "normalizer",
+        [None, 1, "Total", "retrieved"],
+        RECALL_NORMALIZERS,
+    ),
     (metrics.PrecisionAtK, "denominator", [None, 1, "n", ["k"]]),
     (metrics.F1AtK, "denominator", [None]),
     (metrics.FBetaAtK, "beta", [0, "2"]),
     (metrics.RankBiasedPrecision, "max_grade", [4], WITH_GAIN),
-    (OF_GAINS, "max_grade", [None], WITH_GAIN),
-    (OF_GAINS, "max_grade", [100], AT_MOST_64),
+    (GRADED_RBP, "max_grade", [None], WITH_GAIN),
+    (GRADED_RBP, "max_grade", [100], AT_MOST_64),
     (metrics.RankBiasedPrecision, "persistence", NO_SHARES),
     (metrics.RankBiasedPrecision, "normalized", [None, 0, 1, "True", NAN]),
     (metrics.AverageRelevancePosition, "empty_value", *NO_VALUES),
@@ -317,14 +338,14 @@ BAD_ARGUMENTS = [
     (discounts.log, "offset", [0, -1, NAN, INF, "a", None], ABOVE_0),
     (discounts.clipped_log, "base", NO_BASES),
     (discounts.clipped_log, "offset", [-1, NAN, INF, "a"], "a number of 0 or more"),
-    (with_lists(functional.ndcg), "dtype", ["junk", 3, "float31"]),
-    (with_lists(functional.ndcg), "seed", ["1", 1.0]),
-    (with_lists(functional.ndcg), "gain_fn", [3]),
-    (with_lists(functional.ndcg), "empty_value", NUMBERS),
-    (with_lists(functional.f_beta), "beta", ["2"]),
-    (with_lists(functional.precision), "denominator", ["n"]),
-    (with_lists(functional.average_relevance_position), "empty_value", *NO_VALUES),
-    (with_lists(functional.pairwise_accuracy), "empty_value", *NO_VALUES),
+    (bind_lists(functional.ndcg), "dtype", ["junk", 3, "float31"]),
+    (bind_lists(functional.ndcg), "seed", ["1", 1.0]),
+    (bind_lists(functional.ndcg), "gain_fn", [3]),
+    (bind_lists(functional.ndcg), "empty_value", NUMBERS),
+    (bind_lists(functional.f_beta), "beta", ["2"]),
+    (bind_lists(functional.precision), "denominator", ["n"]),
+    (bind_lists(functional.average_relevance_position), "empty_value", *NO_VALUES),
+    (bind_lists(functional.pairwise_accuracy), "empty_value", *NO_VALUES),
 ]
 PAD = functools.partial(utils.pad_lists, values=[1, 2, 3])
 PAD_BY_SIZE = functools.partial(PAD, group_sizes=[2, 1])
@@ -332,7 +353,7 @@ UNPAD = functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2])
 EXCLUDE = functools.partial(utils.exclude_items, SCORES, item_ids=[[1], [0]])
 MASK_LABELS = functools.partial(utils.mask_labels, labels=LABELS, mask=MASK)
 NO_SIZES = [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]]
-# What these accept depends on the value.
+# Refused values of arguments whose messages depend on the value.
 BAD_VALUES = [
     (PAD_BY_SIZE, "padding_value", ["a", [1], 1j]),
     (PAD_BY_SIZE, "list_size", [0, -1, 1.5, True, "3"]),
@@ -362,8 +383,8 @@ ARGUMENT_ERRORS = list(argument_errors())
 
 
 @pytest.mark.parametrize(("make", "argument", "value", "accepted"), ARGUMENT_ERRORS)
-def test_an_argument_that_will_not_do(make, argument, value, accepted):
-    """The error names the argument, or the one that it does not go with."""
+def test_wrong_arguments_are_errors(make, argument, value, accepted):
+    """The error names the argument, or another one that excludes it."""
     with pytest.raises(ValueError, match=r"(?s)`\w+` should .*Received: ") as error:
         make(**{argument: value})
     assert re.search(rf"`{argument}`|{argument}[=.]", str(error.value))
@@ -371,9 +392,9 @@ def test_an_argument_that_will_not_do(make, argument, value, accepted):
     assert accepted is None or str(error.value) == message
 
 
-# Values of junk in the lists: each row has some in one argument.
+# Lists with invalid or extreme values in one argument.
 
-# What junk means: what a plain list would hold in its place.
+# The equivalent plain value of each such value.
 MEANINGS = {
     "labels": {
         **dict.fromkeys([NAN, -INF, -3e38, -1e-30, -1.0], -1.0),
@@ -395,37 +416,37 @@ PLAIN_PARTS = LABELS[0], SCORES[0], WEIGHTS[0], np.ones(4, "float32")
 PLAIN = dict(zip(ARGUMENTS, PLAIN_PARTS, strict=True))
 
 
-def junk_rows():
+def odd_rows():
     for part, meanings in MEANINGS.items():
-        for junk, meaning in meanings.items():
+        for odd_value, meaning in meanings.items():
             for place, positions in PLACES.items():
-                given = {name: values.copy() for name, values in PLAIN.items()}
-                meant = {name: x.astype("float64") for name, x in PLAIN.items()}
-                given[part][positions], meant[part][positions] = junk, meaning
-                yield f"{part} of {junk}, {place}", given, meant
+                inputs = {name: values.copy() for name, values in PLAIN.items()}
+                plain = {name: x.astype("float64") for name, x in PLAIN.items()}
+                inputs[part][positions], plain[part][positions] = odd_value, meaning
+                yield f"{part} of {odd_value}, {place}", inputs, plain
 
 
-ROWS = list(junk_rows())
+ROWS = list(odd_rows())
 BATCH = [np.stack([row[part] for _, row, _ in ROWS]) for part in PLAIN]
-# DCG is not among them: it has no largest value, so that its gains are cut.
+# DCG is left out: it has no largest value, so its gains are clipped.
 NAMES = ["ndcg", "ndcg of linear gains, clipped discount", "map", "mrr", "precision"]
 NAMES += ["recall", "rbp", "arp", "pairwise accuracy"]
-JUDGED = [case for case in CASES if case.name in NAMES]
+ODD_CASES = [case for case in CASES if case.name in NAMES]
 
 
-def values_of(case, shuffle_ties, way=None):
+def compute_values(case, shuffle_ties, compiler=None):
     make = {"k": 3, "shuffle_ties": shuffle_ties, "empty_value": 0.0}
 
     def values(labels, scores, weights, mask):
         return case.values({"labels": labels, "mask": mask}, scores, weights, **make)
 
-    function = compiled.compile_function(way, values) if way else values
+    function = compiled.compile_function(compiler, values) if compiler else values
     return array(function(*map(ops.convert_to_tensor, BATCH)))
 
 
-def meant_value(case, row, ties):
-    """What the oracle says of a plain list, NaN where the list is left out."""
-    # Beyond it an item is all that counts, and Python's numbers overflow.
+def oracle_value(case, row, ties):
+    """Returns the oracle's value of a plain list, or NaN if the list is left out."""
+    # Above this label, an item outweighs all others, and Python's floats overflow.
     largest = 1000.0 if case.relevance is oracle.exponential else 1e18
     labels = np.minimum(row["labels"], largest)
     items = oracle.make_items(labels, row["scores"], row["weights"], row["mask"])
@@ -435,58 +456,58 @@ def meant_value(case, row, ties):
 
 
 @pytest.mark.compiles_long
-@pytest.mark.parametrize("case", JUDGED, ids=str)
-def test_junk_has_the_value_of_what_it_means(case):
+@pytest.mark.parametrize("case", ODD_CASES, ids=str)
+def test_odd_values_count_as_plain_values(case):
     for shuffle_ties, ties in (False, "stable"), ("average", "average"):
-        found = values_of(case, shuffle_ties)
-        for value, (name, _, meant) in zip(found, ROWS, strict=True):
-            expected = meant_value(case, meant, ties)
+        actual = compute_values(case, shuffle_ties)
+        for value, (name, _, plain) in zip(actual, ROWS, strict=True):
+            expected = oracle_value(case, plain, ties)
             assert value == pytest.approx(expected, abs=2e-6, nan_ok=True), name
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("case", [JUDGED[0], JUDGED[-1]], ids=str)
-@pytest.mark.parametrize("way", compiled.COMPILERS)
-def test_junk_has_the_same_value_in_compiled_code(case, way):
-    expected = values_of(case, "average")
-    assert_close(values_of(case, "average", way), expected, atol=2e-6)
+@pytest.mark.parametrize("case", [ODD_CASES[0], ODD_CASES[-1]], ids=str)
+@pytest.mark.parametrize("compiler", compiled.COMPILERS)
+def test_odd_values_have_equal_results_in_compiled_code(case, compiler):
+    expected = compute_values(case, "average")
+    assert_close(compute_values(case, "average", compiler), expected, atol=2e-6)
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.COMPILERS)
-def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
-    """Values can't be seen there: a label counts as the largest, an id as not found."""
+@pytest.mark.parametrize("compiler", compiled.COMPILERS)
+def test_errors_of_values_are_clipped_in_compiled_code(compiler):
+    """Compiled code clips large labels, and wrong ids count as not retrieved."""
 
     def values(labels, ids, scores):
-        found = functional.recall(ids, scores, k=3, sparse_labels=True, seed=1)
+        actual = functional.recall(ids, scores, k=3, sparse_labels=True, seed=1)
         err = functional.expected_reciprocal_rank(labels, scores, k=3, seed=1)
-        return ops.stack([err, found])
+        return ops.stack([err, actual])
 
     labels = np.array([[9.0, 0.0, 0.0, 0.0], [1.0, INF, 1.0, 0.0]], "float32")
     ids = np.array([[4.0, 0.0], [1.5, -1.0]], "float32")
     inputs = map(ops.convert_to_tensor, (labels, ids, SCORES))
-    found, recalls = compiled.compile_function(way, values)(*inputs)
+    actual, recalls = compiled.compile_function(compiler, values)(*inputs)
     errs = functional.expected_reciprocal_rank(np.minimum(labels, 4.0), SCORES, k=3)
-    assert_close(found, errs, rtol=1e-6)
+    assert_close(actual, errs, rtol=1e-6)
     assert_equal(recalls, [0.5, 0.0])
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.COMPILERS)
-def test_weights_above_the_limit_are_capped_in_compiled_code(way):
+@pytest.mark.parametrize("compiler", compiled.COMPILERS)
+def test_large_weights_are_clipped_in_compiled_code(compiler):
     def values(weights):
         return functional.dcg(LABELS, SCORES, sample_weight=weights, seed=1)
 
     weights = np.array([[1e30, 1.0, INF, 2.0]] * len(LABELS), "float32")
-    found = compiled.compile_function(way, values)(ops.convert_to_tensor(weights))
-    assert_close(found, values(np.minimum(weights, 2.0**50)), rtol=1e-6)
+    actual = compiled.compile_function(compiler, values)(ops.convert_to_tensor(weights))
+    assert_close(actual, values(np.minimum(weights, 2.0**50)), rtol=1e-6)
 
 
 # Values of other dtypes and forms.
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]
 DTYPES += ["uint64", "float16", "float32", "float64"]
-# Bytes in the other order.
+# Dtypes with the other byte order.
 DTYPES += [">f4", ">f8", ">i2", ">i4", ">i8", ">u4"]
 
 
@@ -505,23 +526,25 @@ def oracle_ndcg(labels, scores, *weights_and_mask):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("part", ARGUMENTS)
 def test_numbers_of_any_dtype(part, dtype):
-    given = dict(zip(ARGUMENTS, (LABELS, SCORES * 20, WEIGHTS * 2, MASK), strict=True))
+    options = dict(
+        zip(ARGUMENTS, (LABELS, SCORES * 20, WEIGHTS * 2, MASK), strict=True)
+    )
     numbers = SCORES * 10 if part == "scores" else MASK * 3
-    given[part] = np.trunc(numbers).astype(dtype)
-    expected = oracle_ndcg(*(x.astype("float64") for x in given.values()))
-    np.testing.assert_allclose(ndcg(*dense(**given)), expected, atol=2e-6)
+    options[part] = np.trunc(numbers).astype(dtype)
+    expected = oracle_ndcg(*(x.astype("float64") for x in options.values()))
+    np.testing.assert_allclose(ndcg(*dense(**options)), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("large", [1e300, -1e300, 2**40, 2**63])
-def test_labels_that_float32_does_not_hold(large):
-    found = ndcg([[large, 1, 0, 0]] * 2, SCORES)
-    # Beside a label of 9, one of 1 gains next to nothing.
+def test_labels_beyond_float32(large):
+    actual = ndcg([[large, 1, 0, 0]] * 2, SCORES)
+    # Next to a label of 9, the gain of a label of 1 is negligible.
     expected = oracle_ndcg([[9 if large > 0 else -1, 1, 0, 0]] * 2, SCORES)
-    np.testing.assert_allclose(found, expected, atol=2e-3)
+    np.testing.assert_allclose(actual, expected, atol=2e-3)
 
 
 MILLISECONDS = 1_700_000_000_001
-# Labels of which float32 makes ties, and the share of pairs in the order of the scores.
+# Labels that tie in float32, and the share of pairs in the order of the scores.
 CLOSE_LABELS = {
     "int64": (np.array([[1, 3, 2]]) + MILLISECONDS, 2 / 3),
     "int32": (np.array([[1, 3, 2]], "int32") + np.int32(2**30), 2 / 3),
@@ -533,7 +556,7 @@ CLOSE_LABELS = {
 
 
 def pairwise_accuracies(labels):
-    """By all ways, as pairs of functions and arguments."""
+    """Yields calls that compute pairwise accuracy through each entry point."""
     scores = [[float(i) for i, _ in enumerate(row)] for row in labels]
     name = "pairwise_accuracy"
     yield lambda: metrics.PairwiseAccuracy()(labels, scores)
@@ -543,53 +566,53 @@ def pairwise_accuracies(labels):
     yield lambda: functional.pairwise_accuracy(order)[0]
     yield lambda: metrics.PairwiseAccuracy()(order)
     if len({len(row) for row in labels}) == 1:
-        mask, given = np.ones(np.shape(labels), "bool"), np.asarray(labels)
-        if given.dtype.kind != "f" or keras.backend.backend() != "jax":
-            masked = functools.partial(utils.mask_labels, given, mask)
+        mask, inputs = np.ones(np.shape(labels), "bool"), np.asarray(labels)
+        if inputs.dtype.kind != "f" or keras.backend.backend() != "jax":
+            masked = functools.partial(utils.mask_labels, inputs, mask)
             yield lambda: functional.pairwise_accuracy(masked(), scores)[0]
     if len(labels) == 1 and np.min(labels) >= 0:
         targets = {"ids": [[*range(len(labels[0]))]], "labels": labels}
-        given = targets, np.ones((1, 1)), np.transpose(scores)
+        inputs = targets, np.ones((1, 1)), np.transpose(scores)
         yield lambda: metrics.PairwiseAccuracy(sparse_labels=True)(targets, scores)
-        yield lambda: functional.pairwise_accuracy(catalogue.rank(*given))[0]
-        yield lambda: catalogue.evaluate(*given, name)[name]
+        yield lambda: functional.pairwise_accuracy(catalogue.rank(*inputs))[0]
+        yield lambda: catalogue.evaluate(*inputs, name)[name]
 
 
-def test_labels_that_tie_in_float64():
-    """Nanoseconds: no backend has a wider float."""
+def test_labels_that_tie_in_float64_are_errors():
+    """Times in nanoseconds tie, and no backend has a wider float."""
     labels = np.array([[2**60 + 1, 2**60 + 3, 2**60 + 2]])
-    for given in (labels, labels.tolist(), labels.astype("uint64")):
+    for inputs in (labels, labels.tolist(), labels.astype("uint64")):
         for call in (metrics.PairwiseAccuracy(), functional.pairwise_accuracy):
             with pytest.raises(ValueError, match="`y_true` should hold labels that fl"):
-                call(given, [[1.0, 2.0, 3.0]])
+                call(inputs, [[1.0, 2.0, 3.0]])
 
 
 @pytest.mark.parametrize("name", CLOSE_LABELS)
 def test_labels_that_tie_in_float32(name, backend):
-    """Right, or an error on JAX, which has 32 bits unless asked for more."""
+    """The values are right, except on JAX with 32 bits, where they are an error."""
     labels, expected = CLOSE_LABELS[name]
-    for way in pairwise_accuracies(labels):
+    for call in pairwise_accuracies(labels):
         if backend == "jax":
             with pytest.raises(ValueError, match=r"labels.*jax_enable_x64"):
-                way()
+                call()
         else:
-            assert float(way()) == pytest.approx(expected)
+            assert float(call()) == pytest.approx(expected)
 
 
-def test_thresholds_of_labels_that_tie_in_float32(backend):
+def test_thresholds_are_compared_in_float64(backend):
     if backend == "jax":
-        pytest.skip("JAX has no float64 unless asked for")
-    given, lowest = ([[2**24, 2**24 + 1, 2**24 + 3]], [[2, 3, 1]]), 2.0**24 + 1
-    found = functional.pairwise_accuracy(*given, relevance_threshold=lowest)
-    # The first counts as labeled 0: of three pairs, one is in the right order.
-    assert float(found[0]) == pytest.approx(1 / 3)
+        pytest.skip("JAX has no float64 unless it is enabled")
+    inputs, lowest = ([[2**24, 2**24 + 1, 2**24 + 3]], [[2, 3, 1]]), 2.0**24 + 1
+    actual = functional.pairwise_accuracy(*inputs, relevance_threshold=lowest)
+    # Label 2**24 counts as 0, so one of three pairs is in the right order.
+    assert float(actual[0]) == pytest.approx(1 / 3)
 
 
-def test_positions_of_large_labels():
+def test_average_relevance_position_of_large_labels():
     labels = [1_700_000_001, 1_700_000_003, 1_700_000_002]
-    found = functional.average_relevance_position([labels], [[1, 2, 3]])
+    actual = functional.average_relevance_position([labels], [[1, 2, 3]])
     expected = np.dot(labels, [3, 2, 1]) / sum(labels)
-    assert float(found[0]) == pytest.approx(expected, rel=1e-6)
+    assert float(actual[0]) == pytest.approx(expected, rel=1e-6)
 
 
 LARGE = [2.0**51, 2**63, 1e300, INF, np.float16(INF)]
@@ -597,7 +620,7 @@ LARGE = [2.0**51, 2**63, 1e300, INF, np.float16(INF)]
 
 @pytest.mark.parametrize("weight", LARGE, ids=str)
 def test_weights_above_the_limit_are_an_error(weight):
-    """In eager code, next to NaN too."""
+    """Eager code detects them, also next to NaN."""
     message = r"`sample_weight` should be at most 2\*\*50.*Received: a weight of"
     weights, ids, ones = np.array([weight, NAN]), [0, 1], np.ones((2, 1))
     ranks = functools.partial(catalogue.rank, ids, ones, ones)
@@ -619,20 +642,20 @@ def test_weights_above_the_limit_are_an_error(weight):
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e3, 1e14])
-def test_scaling_all_weights_changes_nothing(scale):
+def test_scaling_weights_changes_no_value(scale):
     for case in (metrics.NDCG, metrics.DCG, metrics.MeanAveragePrecision):
         expected = case(shuffle_ties="average")(LABELS, SCORES, WEIGHTS)
-        found = case(shuffle_ties="average")(LABELS, SCORES, WEIGHTS * scale)
-        assert_close(found, array(expected), rtol=1e-6)
+        actual = case(shuffle_ties="average")(LABELS, SCORES, WEIGHTS * scale)
+        assert_close(actual, array(expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [2**40, 1e-300, -1e300])
-def test_weights_that_float32_does_not_hold(weight):
-    found = ndcg(LABELS, SCORES, np.array([weight, 1]))
+def test_weights_beyond_float32(weight):
+    actual = ndcg(LABELS, SCORES, np.array([weight, 1]))
     expected = oracle_ndcg(LABELS, SCORES)
-    # A list that does not count has no number, which keys the shuffle.
+    # A list that does not count gets no number, and numbers are keys of the shuffle.
     expected[0] = np.nan if weight < 1 else expected[0]
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(actual, expected, atol=2e-6)
 
 
 EMPTY = [[], [[], []], np.zeros((0, 4)), np.zeros((2, 0)), np.zeros((2, 0), "uint8")]
@@ -641,12 +664,12 @@ EMPTY += [np.zeros((0, 300))]
 
 @pytest.mark.parametrize("empty", EMPTY, ids=lambda x: f"{np.shape(x)} {type(x)}")
 @pytest.mark.parametrize("weights", [None, "the same"])
-def test_nothing_counts_nothing(empty, weights):
+def test_empty_lists_do_not_count(empty, weights):
     weights = empty if isinstance(weights, str) else weights
     lists = len(empty) if np.ndim(empty) == 2 else 1
     assert_equal(ndcg(empty, empty, weights), np.full(lists, np.nan))
-    group = group_of(dense)
-    with stays_as_it_is(group):
+    group = make_group(dense)
+    with assert_unchanged(group):
         group.update_state({"labels": empty, "mask": empty}, empty, weights)
 
 
@@ -655,14 +678,14 @@ NO_IDS = [np.zeros((0, 2)), np.zeros((0, 4)), [-1, -1], [[-1, -1]] * 2, [[], []]
 
 @pytest.mark.parametrize("ids", NO_IDS, ids=lambda x: str(np.shape(x)))
 @pytest.mark.parametrize(("k", "shuffle_ties"), [(2, True), (None, "average")])
-def test_an_empty_catalogue_counts_nothing(ids, k, shuffle_ties):
+def test_empty_catalogues_do_not_count(ids, k, shuffle_ties):
     make = {"sparse_labels": True, "k": k, "shuffle_ties": shuffle_ties}
     scores = np.zeros((2, 0) if len(ids) else (0, 4))
     for weights in (None, np.ones(len(ids))):
         values = functional.ndcg(ids, scores, sample_weight=weights, **make)
         assert_equal(values, np.full(len(ids), np.nan))
         metric = metrics.NDCG(**make)
-        with stays_as_it_is(metric):
+        with assert_unchanged(metric):
             metric.update_state(ids, scores, weights)
 
 
@@ -670,7 +693,7 @@ CUTOFFS = [4, np.int8(4), np.uint64(4), 10**6, 10**9, np.int64(2**31 - 1), 2**31
 
 
 @pytest.mark.parametrize("k", CUTOFFS, ids=lambda k: f"{type(k).__name__} {k}")
-def test_a_cutoff_beyond_the_list_is_none(k):
+def test_a_cutoff_beyond_the_list_equals_none(k):
     for labels, is_sparse in ((LABELS, False), (IDS, True)):
         ndcg = functools.partial(functional.ndcg, seed=1, sparse_labels=is_sparse)
         assert_equal(ndcg(labels, SCORES, k=k), ndcg(labels, SCORES))
@@ -681,15 +704,15 @@ def test_a_cutoff_beyond_the_list_is_none(k):
 
 @pytest.mark.parametrize("dtype", [t for t in DTYPES if t not in ("bool", "float16")])
 def test_ids_of_any_dtype(dtype):
-    """In a catalogue with more items than the dtype may count."""
+    """The catalog has more items than small dtypes can represent."""
     scores = np.arange(300, dtype="float32")[None]
     ids = np.array([[101, 100]]).astype(dtype)
     values = functional.reciprocal_rank(ids, scores, sparse_labels=True)
     assert float(values[0]) == pytest.approx(1 / 199)
 
 
-def test_ids_that_float32_does_not_hold():
-    """The item beside has a score above that of the item and of all others."""
+def test_ids_beyond_float32():
+    """The id would be rounded to its neighbor, which has a higher score."""
     item = 2**24 + 1
     scores = np.zeros((1, item + 2), "float32")
     scores[0, item - 1 : item + 2] = [3.0, 2.0, 1.0]
@@ -716,7 +739,7 @@ def test_ids_below_zero_and_those_under_a_mask_are_padding(ids, expected):
 
 @pytest.fixture
 def without_values(backend):
-    """Makes tensors that have shapes only, of floats or of integers."""
+    """Returns a function that creates tensors of a dtype without values."""
     if backend != "torch":
         return lambda dtype: keras.KerasTensor((2, 4), dtype)
     import torch
@@ -730,16 +753,16 @@ UPDATES_WITHOUT_VALUES = [
 
 
 @pytest.mark.parametrize(("kind", "part"), UPDATES_WITHOUT_VALUES)
-def test_updates_with_tensors_without_values(kind, part, without_values):
-    group, name = group_of(kind), ARGUMENTS[part]
+def test_updates_without_values_are_errors(kind, part, without_values):
+    group, name = make_group(kind), ARGUMENTS[part]
     dtype = "int32" if (kind, part) == (sparse, "labels") else "float32"
     tensor = without_values(dtype)
-    given = [tensor]
+    inputs = [tensor]
     if not isinstance(tensor, keras.KerasTensor):
-        given.append(list(tensor))
-    for value in given:
+        inputs.append(list(tensor))
+    for value in inputs:
         with (
-            stays_as_it_is(group),
+            assert_unchanged(group),
             pytest.raises(ValueError, match=f"`{name}` should have values") as error,
         ):
             group.update_state(*kind(**{part: value}))
@@ -756,7 +779,7 @@ CALLS_WITHOUT_VALUES = {
 
 
 @pytest.mark.parametrize("name", CALLS_WITHOUT_VALUES)
-def test_calls_with_tensors_without_values(name, without_values):
-    given = without_values("float32"), without_values("int32")
+def test_calls_without_values_are_errors(name, without_values):
+    inputs = without_values("float32"), without_values("int32")
     with pytest.raises(ValueError, match=f"`{name}` should have values"):
-        CALLS_WITHOUT_VALUES[name](*given)
+        CALLS_WITHOUT_VALUES[name](*inputs)

@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from arrays import values_of
+from arrays import compute_values
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 from targets import patch_module
-from test_catalogue import ITEMS, QUERIES, scores_of, tasks
+from test_catalogue import ITEMS, QUERIES, score_matrix, tasks
 
 from keras_rank import catalogue, functional
 from keras_rank.catalogue import top_candidates
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.programs
 BACKEND = keras.backend.backend()
 
 
-def best_of(*arguments, **options):
+def find_best(*arguments, **options):
     top_candidates = catalogue.top_k(*arguments, **options)
     return tuple(map(ops.convert_to_numpy, top_candidates))
 
@@ -29,7 +29,7 @@ def expected_best(task, k):
     Tied items are in the order of their ids.
     """
     _, queries, candidates, excluded, _ = task
-    scores = values_of(scores_of, queries, candidates, excluded)
+    scores = compute_values(score_matrix, queries, candidates, excluded)
     scores = np.where(np.isnan(scores), -np.inf, scores)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     values = np.take_along_axis(scores, order, axis=1)
@@ -49,7 +49,7 @@ def test_equals_the_full_matrix(task, k, block_size):
     expected = expected_best(task, k)
     blocks = [candidates[:5], candidates[5:6], candidates[6:]]
     for form in (candidates, lambda: iter(blocks), catalogue.Shards(blocks)):
-        best = best_of(queries, form, k, exclude=excluded, block_size=block_size)
+        best = find_best(queries, form, k, exclude=excluded, block_size=block_size)
         for pair in zip(best, expected, strict=True):
             np.testing.assert_array_equal(*pair)
         assert best[1].dtype == "int32"
@@ -60,13 +60,15 @@ def test_ids_are_in_the_order_of_ranks(task, shuffle_ties):
     _, queries, candidates, excluded, _ = task
     arguments = {"shuffle_ties": shuffle_ties, "seed": 3, "block_size": 16}
     arguments["exclude"] = excluded
-    _, ids = best_of(queries, candidates, ITEMS, **arguments)
+    _, ids = find_best(queries, candidates, ITEMS, **arguments)
     shards = catalogue.Shards([candidates[:9], candidates[9:]])
-    np.testing.assert_array_equal(best_of(queries, shards, ITEMS, **arguments)[1], ids)
+    np.testing.assert_array_equal(
+        find_best(queries, shards, ITEMS, **arguments)[1], ids
+    )
     for index in (0, 1, 17, ITEMS - 1):
         targets = ids[:, index]
         order = catalogue.rank(targets, queries, candidates, **arguments)
-        values = values_of(functional.reciprocal_rank, order)
+        values = compute_values(functional.reciprocal_rank, order)
         expected = np.where(targets >= 0, 1.0 / (index + 1), 0.0)
         np.testing.assert_allclose(values, expected, rtol=1e-6)
 
@@ -79,7 +81,7 @@ def test_few_equal_scores_sort_no_whole_block(equal, sorts):
     candidates[k - 1 : k - 1 + equal] = candidates[k - 1]
     queries = np.ones((QUERIES, 1), "float32")
     arguments = {"shuffle_ties": True, "seed": 1, "block_size": block_size}
-    _, in_order = best_of(queries, candidates, items, **arguments)
+    _, in_order = find_best(queries, candidates, items, **arguments)
     sorted_by_keys = top_candidates._in_order
 
     def record_and_sort(scores, *options):
@@ -87,7 +89,7 @@ def test_few_equal_scores_sort_no_whole_block(equal, sorts):
         return sorted_by_keys(scores, *options)
 
     with patch_module(top_candidates, _in_order=record_and_sort):
-        _, ids = best_of(queries, candidates, k, **arguments)
+        _, ids = find_best(queries, candidates, k, **arguments)
     np.testing.assert_array_equal(ids, in_order[:, :k])
     assert (block_size in sizes) == sorts
 
@@ -95,29 +97,29 @@ def test_few_equal_scores_sort_no_whole_block(equal, sorts):
 def test_cosine_and_score_functions(rng):
     queries, candidates = (rng.normal(size=(n, 4)).astype("float32") for n in (5, 60))
     cosines = queries @ candidates.T / np.linalg.norm(candidates, axis=1)
-    _, ids = best_of(queries, candidates, 60, score="cosine")
+    _, ids = find_best(queries, candidates, 60, score="cosine")
     np.testing.assert_array_equal(ids, np.argsort(-cosines, axis=1))
 
     def nearness(queries, block):
         return -ops.sum(ops.square(queries[:, None] - block[None]), axis=2)
 
-    _, ids = best_of(candidates, candidates, 1, score=nearness, block_size=16)
+    _, ids = find_best(candidates, candidates, 1, score=nearness, block_size=16)
     np.testing.assert_array_equal(ids[:, 0], np.arange(60))
 
 
-@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has no float64 unless it is enabled")
 def test_double_precision_is_kept(rng):
-    """This includes shards of which one has single precision, which makes no tie."""
+    """Scores of a shard in single precision don't tie with rounded scores of others."""
     options = {"dtype": "float64", "block_size": 16}
     queries, candidates = rng.normal(size=(5, 4)), 1 + 1e-9 * rng.normal(size=(60, 4))
-    scores, ids = best_of(queries, candidates, 3, **options)
+    scores, ids = find_best(queries, candidates, 3, **options)
     expected = queries @ candidates.T
     np.testing.assert_array_equal(ids, np.argsort(-expected, axis=1)[:, :3])
     np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :3], rtol=1e-14)
     parts = np.array([[1.0]], "float32"), np.array([[1 + 1e-12]])
     for shards in (parts, parts[::-1]):
         inputs = np.ones((1, 1), "float32"), catalogue.Shards(shards), 2
-        scores, ids = best_of(*inputs, **options)
+        scores, ids = find_best(*inputs, **options)
         np.testing.assert_array_equal(scores, [[1 + 1e-12, 1.0]])
         assert shards[ids[0, 0]].dtype == "float64"
 

@@ -40,7 +40,7 @@ def batches(rng, size):
     return normal, paired, odd, some, levels, few, mixed, np.zeros(shape, "float32")
 
 
-def keys_of(rng, size):
+def draw_keys(rng, size):
     """Draws random int32 keys, and keys that are equal as float32."""
     low, high = -(2**31) + 1, 2**31 - 1
     spread = rng.integers(low, high, size=(ROWS, size), endpoint=True)
@@ -48,7 +48,7 @@ def keys_of(rng, size):
     return spread.astype("int32"), close.astype("int32")
 
 
-def expected_of(scores, keys, count):
+def sort_with_numpy(scores, keys, count):
     """Returns NumPy's order of the scores, with subnormals as 0."""
     ranked = np.where(np.abs(scores) < np.finfo("float32").tiny, 0.0, scores)
     if keys is None:
@@ -92,7 +92,9 @@ def call_best_first(count, *, has_keys):
 def test_entries_are_sorted_by_score_and_key(size, count, has_keys, rng):
     compared = 0
     paths = [CodePath("eager"), *BACKEND_PATHS]
-    key_batches = keys_of(rng, size) if has_keys else [np.zeros((ROWS, size), "int32")]
+    key_batches = (
+        draw_keys(rng, size) if has_keys else [np.zeros((ROWS, size), "int32")]
+    )
     score_batches = batches(rng, size)
     function = call_best_first(count, has_keys=has_keys)
     for path in paths:
@@ -104,7 +106,7 @@ def test_entries_are_sorted_by_score_and_key(size, count, has_keys, rng):
                 ends = [count, 2 * count, 3 * count, 4 * count]
                 parts = np.split(columns, ends, axis=1)
                 by_rank, positions, numbers, are_equal, none = parts
-                expected = expected_of(scores, keys if has_keys else None, count)
+                expected = sort_with_numpy(scores, keys if has_keys else None, count)
                 # Items that are not retrieved may be in any order.
                 is_in = expected[0] > -np.inf
                 expected_positions = expected[1][is_in]

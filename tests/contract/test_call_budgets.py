@@ -1,4 +1,4 @@
-"""Budgets of Python calls: the functions of the package that an update of NDCG calls."""
+"""Budgets of Python calls: functions of the package that an update of NDCG calls."""
 
 import os
 import sys

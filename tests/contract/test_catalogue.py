@@ -1,4 +1,4 @@
-"""Ranks among candidates: those of the full matrix of scores, to the last item."""
+"""`catalogue.rank` and `evaluate`: ranks equal those of the full matrix of scores."""
 
 import itertools
 import re
@@ -7,7 +7,7 @@ import tracemalloc
 import keras
 import numpy as np
 import pytest
-from arrays import values_of
+from arrays import compute_values
 from data_sets import Batches, data_loader, tf_data
 from epochs import Identity, run_epoch
 from hypothesis import given
@@ -26,19 +26,19 @@ from keras_rank.catalogue.target_ranks import retrieval
 from keras_rank.lists import standardize
 
 BACKEND = keras.backend.backend()
-# How many candidates were retrieved is not counted.
+# `catalogue.rank` does not count how many candidates are retrieved.
 COUNTED = [
     x for x in BINARY_SPARSE_CASES if x.arguments.get("denominator") != "retrieved"
 ]
 QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 5, 4
 
-# Blocks are counted by programs that many tests share.
+# Programs that count blocks are shared by many tests.
 pytestmark = pytest.mark.programs
 
 
 @st.composite
 def tasks(draw):
-    """Whole numbers, so that many tie, with NaN, padding, repetitions and weights."""
+    """Draws integers, many of which tie, with NaN, padding, repetitions and weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     high = draw(st.integers(0, 4))
     queries = rng.integers(-high, high + 1, size=(QUERIES, FEATURES)).astype("float32")
@@ -47,7 +47,7 @@ def tasks(draw):
     candidates[rng.random(ITEMS) < rng.choice([0.0, 0.1])] = np.nan
     targets = rng.integers(-1, ITEMS, size=(QUERIES, TARGETS))
     targets[rng.random(targets.shape) < rng.choice([0.0, 0.4])] = -1
-    # At the edges of blocks, too.
+    # Targets may be at the edges of blocks.
     targets[0, :3] = [0, ITEMS - 1, 15]
     excluded = rng.integers(-1, ITEMS, size=(QUERIES, 9))
     excluded[1, :TARGETS] = targets[1]
@@ -55,8 +55,8 @@ def tasks(draw):
     return targets, queries, candidates, excluded, weights
 
 
-def scores_of(queries, candidates, excluded, targets=None):
-    """Exact for small whole numbers, in whatever order they are added."""
+def score_matrix(queries, candidates, excluded, targets=None):
+    """Returns the full matrix of scores. Sums of small integers are exact."""
     scores = np.nansum(queries[:, None, :] * candidates[None], axis=2).astype("float32")
     scores[:, np.isnan(candidates).any(axis=1)] = np.nan
     return utils.exclude_items(ops.convert_to_tensor(scores), excluded, keep=targets)
@@ -72,9 +72,9 @@ def scores_of(queries, candidates, excluded, targets=None):
     cuts=st.sets(st.integers(1, ITEMS - 1), max_size=3),
 )
 def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
-    """To the last bit, in parts of any size and kind, and if many targets are sorted.
+    """Values are equal for candidates in parts of any size and kind.
 
-    Few are compared with all candidates, one by one.
+    Few targets are compared with all candidates, and many targets are sorted.
     """
     targets, queries, candidates, excluded, weights = task
     parts = np.split(candidates, sorted(cuts))
@@ -82,7 +82,7 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
     forms = candidates, catalogue.Shards(parts)
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     arguments["sample_weight"] = weights
-    scores = scores_of(queries, candidates, excluded, targets)
+    scores = score_matrix(queries, candidates, excluded, targets)
     full = functional.rank(targets, scores, sparse_labels=True, **arguments)
     arguments |= {"exclude": excluded, "block_size": block_size}
     orders = []
@@ -92,45 +92,47 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
             orders += [catalogue.rank(*task[:2], x, **arguments) for x in forms]
     for case in COUNTED:
         which = {"k": k, **case.arguments}
-        expected = values_of(case.function, full, **which)
-        found = [values_of(case.function, order, **which) for order in orders]
+        expected = compute_values(case.function, full, **which)
+        actual = [compute_values(case.function, order, **which) for order in orders]
         near = {"rtol": 2e-6, "atol": 2e-6, "err_msg": str(case)}
-        np.testing.assert_allclose(found[0], expected, **near)
-        np.testing.assert_array_equal(found, [found[0]] * len(found), str(case))
+        np.testing.assert_allclose(actual[0], expected, **near)
+        np.testing.assert_array_equal(actual, [actual[0]] * len(actual), str(case))
 
 
-def test_queries_are_cut_by_their_number_of_targets(rng):
-    """Into few shapes, those that are compared with a block apart from all others."""
+def test_queries_are_split_by_number_of_targets(rng):
+    """Chunks have few shapes. Queries with few targets, which are compared with all
+    candidates of a block, are separate from queries with many targets.
+    """
     numbers = np.array([1, 300, 3, 70, 2, 0, 1, 90, 4, 80])
     ids = np.where(np.arange(300) < numbers[:, None], np.arange(300, dtype="int32"), -1)
     queries = Queries(ops.ones((len(numbers), 2)), ids, None, None)
     candidates = open_candidates(np.zeros((TILE // 2, 1), "int8"), TILE, len(ids))
-    # A larger one would only be padded.
+    # A larger block would only be padded.
     assert candidates.block_size == TILE // 2
     shapes = [x.ids.shape for _, x in chunks_of_queries(queries, candidates)]
     assert [*map(tuple, shapes)] == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
 
 
 @pytest.mark.parametrize("shuffle_ties", [False, "average"])
-def test_neither_the_order_of_queries_nor_others_change_ranks(shuffle_ties, rng):
+def test_other_queries_change_no_ranks(shuffle_ties, rng):
     numbers = rng.permutation([1] * 10 + [5, 70, 120, 200])
     targets = [rng.permutation(300)[:number].tolist() for number in numbers]
     shapes = (len(numbers), 3), (300, 3)
     queries, candidates = (rng.integers(-2, 3, x).astype("float32") for x in shapes)
 
     def precisions(rows):
-        given = [targets[row] for row in rows], queries[rows], candidates
-        order = catalogue.rank(*given, shuffle_ties=shuffle_ties, block_size=64)
-        return values_of(functional.average_precision, order)
+        inputs = [targets[row] for row in rows], queries[rows], candidates
+        order = catalogue.rank(*inputs, shuffle_ties=shuffle_ties, block_size=64)
+        return compute_values(functional.average_precision, order)
 
-    found = precisions(np.arange(len(numbers)))
+    actual = precisions(np.arange(len(numbers)))
     for rows in (rng.permutation(len(numbers)), [int(np.argmax(numbers))]):
-        np.testing.assert_array_equal(precisions(rows), found[rows])
+        np.testing.assert_array_equal(precisions(rows), actual[rows])
 
 
 def random_task(rng, targets=1, items=300):
     queries = rng.normal(size=(20, 8)).astype("float32")
-    # Which half precision holds.
+    # The numbers are exact in half precision.
     candidates = rng.normal(size=(items, 8)).astype("float16").astype("float32")
     ids = rng.integers(0, items, size=(20, targets))
     return ids, queries, candidates
@@ -138,29 +140,29 @@ def random_task(rng, targets=1, items=300):
 
 def reciprocal_ranks(*arguments, **options):
     order = catalogue.rank(*arguments, **options)
-    return values_of(functional.reciprocal_rank, order)
+    return compute_values(functional.reciprocal_rank, order)
 
 
-def assert_ranked_by(scores, *given, **options):
-    """Compares ranks with those of the full matrix, which has no ties."""
-    ids, *_ = given
-    own = np.take_along_axis(scores, ids, axis=1)
-    above = (scores[:, None] > own[..., None]).sum(axis=2).min(axis=1)
-    found = reciprocal_ranks(*given, **options)
-    np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
+def assert_ranks_match(scores, *inputs, **options):
+    """Compares ranks with those of the full matrix of scores without ties."""
+    ids, *_ = inputs
+    target_scores = np.take_along_axis(scores, ids, axis=1)
+    above = (scores[:, None] > target_scores[..., None]).sum(axis=2).min(axis=1)
+    actual = reciprocal_ranks(*inputs, **options)
+    np.testing.assert_allclose(actual, 1.0 / (1.0 + above), rtol=1e-6)
 
 
-def in_blocks(candidates):
+def split_into_blocks(candidates):
     return [candidates[:7], candidates[7:8], candidates[8:200], candidates[200:]]
 
 
-def beside_labels(candidates, kind=tuple):
-    """As data sets give them: of embeddings and labels."""
-    return [kind((part, np.zeros(len(part)))) for part in in_blocks(candidates)]
+def blocks_with_labels(candidates, kind=tuple):
+    """Returns blocks as pairs of embeddings and labels, as data sets yield them."""
+    return [kind((part, np.zeros(len(part)))) for part in split_into_blocks(candidates)]
 
 
-def in_one_memory(candidates, convert=np.asarray):
-    """Blocks that are read into the same memory, one after the other."""
+def blocks_in_one_buffer(candidates, convert=np.asarray):
+    """Returns a function that yields blocks which share one buffer."""
 
     def blocks():
         buffer = np.zeros((20, candidates.shape[1]), "float32")
@@ -171,7 +173,7 @@ def in_one_memory(candidates, convert=np.asarray):
     return blocks
 
 
-def embedding_of(candidates):
+def make_embedding(candidates):
     return keras.layers.Embedding(*candidates.shape, weights=candidates)
 
 
@@ -187,36 +189,36 @@ FORMS = {
     "array": lambda x: x,
     "memory map": lambda x: x.view(np.memmap),
     "list": lambda x: x.tolist(),
-    # Multiplied in full.
+    # The products are computed in single precision.
     "tensor of half precision": lambda x: ops.convert_to_tensor(x.astype("float16")),
     "variable": keras.Variable,
-    "layer": embedding_of,
-    "blocks": in_blocks,
+    "layer": make_embedding,
+    "blocks": split_into_blocks,
     "PyDataset": Batches,
     "data set of TensorFlow": tf_data,
     "DataLoader": data_loader,
-    "blocks beside labels": beside_labels,
-    "tuple of blocks": lambda x: tuple(beside_labels(x)),
-    "one memory": in_one_memory,
-    "one memory of torch": lambda x: in_one_memory(x, torch().from_numpy),
+    "blocks beside labels": blocks_with_labels,
+    "tuple of blocks": lambda x: tuple(blocks_with_labels(x)),
+    "one memory": blocks_in_one_buffer,
+    "one memory of torch": lambda x: blocks_in_one_buffer(x, torch().from_numpy),
     "gradients of torch": lambda x: torch().tensor(x, requires_grad=True),
-    "function of a layer": lambda x: lambda: embedding_of(x),
-    "function of lists": lambda x: lambda: beside_labels(x, list),
+    "function of a layer": lambda x: lambda: make_embedding(x),
+    "function of lists": lambda x: lambda: blocks_with_labels(x, list),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_candidates_may_be_anything_that_holds_them(form, rng):
+def test_candidates_of_any_form(form, rng):
     ids, queries, candidates = random_task(rng)
-    given = ids, queries, FORMS[form](candidates)
-    assert_ranked_by(queries @ candidates.T, *given, block_size=64)
+    inputs = ids, queries, FORMS[form](candidates)
+    assert_ranks_match(queries @ candidates.T, *inputs, block_size=64)
 
 
-@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has no float64 unless it is enabled")
 @pytest.mark.parametrize("score", ["dot", "cosine"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_embeddings_of_double_precision_are_not_rounded(score, dtype, rng):
-    """Nor where a part or a block of a stream is of single precision."""
+def test_double_precision_embeddings_are_not_rounded(score, dtype, rng):
+    """Nor are they rounded if one part or one block has single precision."""
     ids, queries, candidates = random_task(rng, targets=2)
     candidates = 1.0 + 1e-9 * candidates.astype("float64")
     first = rng.normal(size=(99, 8)).astype("float32")
@@ -226,53 +228,55 @@ def test_embeddings_of_double_precision_are_not_rounded(score, dtype, rng):
     scores = queries.astype("float64") @ candidates.T / lengths
     blocks = [first, candidates[99:]]
     for each in (candidates, catalogue.Shards(blocks), blocks):
-        assert_ranked_by(scores, ids, queries, each, score=score)
+        assert_ranks_match(scores, ids, queries, each, score=score)
 
 
-def test_scores_by_cosine_and_by_a_function(rng):
+def test_cosine_and_score_functions(rng):
     ids, queries, candidates = random_task(rng)
     cosines = queries @ candidates.T / np.linalg.norm(candidates, axis=1)
-    # Of very long and very short vectors, too.
+    # The vectors may be very long and very short.
     for scale in (1.0, 1e25, 1e-25):
         scaled = ((scale * x).astype("float32") for x in (queries, candidates))
-        assert_ranked_by(cosines, ids, *scaled, score="cosine")
+        assert_ranks_match(cosines, ids, *scaled, score="cosine")
 
     layer = keras.layers.Dense(1, activation="tanh")
     layer.build((None, None, 8))
 
-    def of_pairs(queries, candidates):
+    def score_pairs(queries, candidates):
         return layer(queries[:, None, :] * candidates[None])[..., 0]
 
-    scores = values_of(of_pairs, queries, candidates)
-    assert_ranked_by(scores, ids, queries, candidates, score=of_pairs, block_size=64)
+    scores = compute_values(score_pairs, queries, candidates)
+    assert_ranks_match(
+        scores, ids, queries, candidates, score=score_pairs, block_size=64
+    )
 
 
-def test_a_function_that_rounds_otherwise_where_it_has_other_neighbors(rng):
-    """A target scores otherwise among the targets than in its block, which counts."""
+def test_score_functions_may_depend_on_the_position(rng):
+    """A score may depend on the position in a block. The score in the block counts."""
     if BACKEND == "jax":
         import jax
 
         if jax.__version_info__ < (0, 7):
-            pytest.skip("XLA of JAX 0.6 rounds otherwise in each use of the scores")
+            pytest.skip("XLA of JAX 0.6 rounds each use of the scores differently")
     ids, queries, candidates = random_task(rng)
     candidates[:] = candidates[0]
 
-    def by_neighbors(queries, block):
+    def score_by_position(queries, block):
         places = ops.arange(block.shape[0], dtype="float32")
         return products(queries, block) + 1e-3 * places
 
-    given = {"score": by_neighbors, "shuffle_ties": False, "block_size": 100}
-    found = reciprocal_ranks(ids, queries, candidates, **given)
-    # All are alike but for their columns: in each of the three blocks the later ones
-    # are above, and in earlier blocks the same one is.
+    options = {"score": score_by_position, "shuffle_ties": False, "block_size": 100}
+    actual = reciprocal_ranks(ids, queries, candidates, **options)
+    # Scores differ only by column. In each of the three blocks, items in later columns
+    # are above, and in earlier blocks the item in the same column.
     block, column = np.divmod(ids[:, 0], 100)
     above = 3 * (99 - column) + block
-    np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
+    np.testing.assert_allclose(actual, 1.0 / (1.0 + above), rtol=1e-6)
 
 
 @pytest.mark.parametrize("targets", [1, 90])
-def test_one_pass_is_enough(targets, rng):
-    """Though libraries round the entries of a product by where they are in it."""
+def test_candidates_are_scored_in_one_pass(targets, rng):
+    """One pass suffices, although libraries round products by their position."""
     queries, items = 150, 1000
     ids = np.stack([rng.permutation(items)[:targets] for _ in range(queries)])
     shapes = (queries, 64), (items, 64)
@@ -285,7 +289,7 @@ def test_one_pass_is_enough(targets, rng):
             yield candidates[start : start + 300]
 
     catalogue.rank(ids, embeddings, read, block_size=256)
-    # To count the candidates, and to score them.
+    # Reading 1 counts the candidates, and reading 2 scores them.
     assert len(readings) == 2
     done = []
     task = retrieval(ids, embeddings, candidates, None, "dot", None, 256, "float32")
@@ -293,7 +297,7 @@ def test_one_pass_is_enough(targets, rng):
     assert done == [256, 512, 768, 1000]
 
 
-def test_shards_are_mapped_by_what_users_give(rng):
+def test_shards_are_mapped_by_the_map_fn(rng):
     ids, queries, candidates = random_task(rng)
     rounds = []
 
@@ -302,14 +306,14 @@ def test_shards_are_mapped_by_what_users_give(rng):
         return [function(part) for part in parts[::-1]][::-1]
 
     shards = catalogue.Shards([candidates[:50], candidates[50:]], map_backwards)
-    found = catalogue.evaluate(ids, queries, shards, ["mrr"])
-    assert found == catalogue.evaluate(ids, queries, candidates, ["mrr"])
-    # How many items there are, the scores of targets, and what is above these.
+    actual = catalogue.evaluate(ids, queries, shards, ["mrr"])
+    assert actual == catalogue.evaluate(ids, queries, candidates, ["mrr"])
+    # The rounds: numbers of items, scores of targets, and counts above these.
     assert rounds == [2, 2, 2]
 
 
-def test_what_is_read_once_for_all_metrics_and_parts(rng, monkeypatch):
-    """With averaged ties, lists are ranked in parts that memory has room for."""
+def test_inputs_are_read_once_for_all_metrics_and_parts(rng, monkeypatch):
+    """Lists with averaged ties are ranked in parts that fit into memory."""
     ids, queries, candidates = random_task(rng, targets=2)
     queries, candidates = np.round(queries), np.round(candidates)
     read, read_ids = [], standardize.read_ids
@@ -318,9 +322,9 @@ def test_what_is_read_once_for_all_metrics_and_parts(rng, monkeypatch):
         read.append("candidates")
         return candidates
 
-    def counted(argument, *given):
+    def counted(argument, *inputs):
         read.append(argument)
-        return read_ids(argument, *given)
+        return read_ids(argument, *inputs)
 
     targets = {"ids": ids, "labels": np.ones(ids.shape)}
     group = [metrics.NDCG(shuffle_ties=x, name=str(x)) for x in (True, "average")]
@@ -328,13 +332,13 @@ def test_what_is_read_once_for_all_metrics_and_parts(rng, monkeypatch):
     assert read == ["candidates"]
     monkeypatch.setattr(catalogue.catalogue_metrics, "MOST_RANKS", 500)
     monkeypatch.setattr(standardize, "read_ids", counted)
-    found = catalogue.evaluate(targets, queries, candidates, group)
-    assert found == pytest.approx(expected, abs=1e-6)
+    actual = catalogue.evaluate(targets, queries, candidates, group)
+    assert actual == pytest.approx(expected, abs=1e-6)
     assert read == ["candidates", "targets"]
 
 
 class BestRank(metrics.RankingMetric):
-    """Registered nowhere, as most metrics of one's own."""
+    """A metric of a user, which is not registered with Keras."""
 
     takes_sparse_labels = True
 
@@ -342,33 +346,33 @@ class BestRank(metrics.RankingMetric):
         return ops.min(ops.where(ranking.ranks > 0, ranking.ranks, 1e9), axis=1)
 
 
-def test_a_metric_says_that_it_takes_ids():
+def test_user_metrics_may_take_ids():
     metric = BestRank(sparse_labels=True)
     assert float(metric([[1, -1], [0, 2]], [[0.9, 0.1, 0.5], [0.7, 0.8, 0.1]])) == 2.5
 
 
-def test_metrics_stay_as_they_are(rng):
-    """They need not be registered, and keep their seeds and their state."""
+def test_evaluate_does_not_change_metrics(rng):
+    """Metrics keep their seeds and their state, and need not be registered."""
     task = random_task(rng)
     own = metrics.NDCG(k=10, gain_fn=lambda labels: labels, name="own")
-    given = [BestRank(seed=1), own, metrics.NDCG(k=2)]
-    seeds = [metric.seed for metric in given]
+    members = [BestRank(seed=1), own, metrics.NDCG(k=2)]
+    seeds = [metric.seed for metric in members]
     assert len({*seeds}) == 2
-    CatalogueEvaluation(Q, [0, 1], C, given)
-    found = catalogue.evaluate(*task, [*given, "ndcg@10"])
-    assert [*found] == ["best_rank", "own", "ndcg_at_2", "ndcg@10"]
-    assert found["best_rank"] == pytest.approx(np.mean(1 / reciprocal_ranks(*task)))
-    assert found["own"] == pytest.approx(found["ndcg@10"], rel=1e-6)
-    assert [metric.seed for metric in given] == seeds
-    assert [int(metric.variables[-1]) for metric in given] == [0, 0, 0]
+    CatalogueEvaluation(Q, [0, 1], C, members)
+    actual = catalogue.evaluate(*task, [*members, "ndcg@10"])
+    assert [*actual] == ["best_rank", "own", "ndcg_at_2", "ndcg@10"]
+    assert actual["best_rank"] == pytest.approx(np.mean(1 / reciprocal_ranks(*task)))
+    assert actual["own"] == pytest.approx(actual["ndcg@10"], rel=1e-6)
+    assert [metric.seed for metric in members] == seeds
+    assert [int(metric.variables[-1]) for metric in members] == [0, 0, 0]
     group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")
     for _ in range(2):
-        assert catalogue.evaluate(*task, group) == {"all_ndcg_at_10": found["ndcg@10"]}
+        assert catalogue.evaluate(*task, group) == {"all_ndcg_at_10": actual["ndcg@10"]}
     assert float(group.result()["all_ndcg_at_10"]) == 0.0
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_metrics_take_ranked_lists(shuffle_ties, rng):
+def test_metrics_accept_ranked_lists(shuffle_ties, rng):
     labels, scores = rng.integers(0, 4, (2, 40, 12)).astype("float32")
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
     order = functional.rank(labels, scores, **arguments)
@@ -403,7 +407,7 @@ def top_k(k=2, **options):
 
 
 def read_as(blocks_of):
-    """Candidates whose blocks follow from how often they were read before."""
+    """Returns candidates whose blocks depend on the number of earlier readings."""
 
     def source(candidates):
         times = itertools.count()
@@ -416,23 +420,23 @@ def second_part(source):
     return lambda x: catalogue.Shards([x[:9], source(x)])
 
 
-# Blocks are looked at once before they are counted.
+# Blocks are read once before the first pass.
 used_up = read_as(lambda x, times: [x] * (times < 2))
 shorter = read_as(lambda x, times: [x[: 300 - 7 * times]])
 longer = read_as(lambda x, times: [x[: 200 + 7 * times]])
-turned = read_as(lambda x, times: [np.roll(x, times, axis=0)])
-turned_but_for_one = read_as(lambda x, times: [x[:1], np.roll(x[1:], times, axis=0)])
+rolled = read_as(lambda x, times: [np.roll(x, times, axis=0)])
+rolled_but_first = read_as(lambda x, times: [x[:1], np.roll(x[1:], times, axis=0)])
 
 
 def rank_again(source):
-    """Ranks among candidates that are others in each pass."""
+    """Ranks among candidates that differ in each pass."""
     ids, queries, candidates = random_task(np.random.default_rng(0))
     rank(ids % 200, queries, source(candidates))
 
 
 SCORED = Identity()
 CHANGED = "whose scores changed from one pass to the next"
-TURNED = "same order each time they are read. Received: another first item when they"
+ROLLED = "same order each time they are read. Received: another first item when they"
 ALL_LABELS = "`BPref` should get the labels of all items"
 NOT_COUNTED = "`denominator` should be"
 NO_PAIRS = "`k` should be None for the pairs of lists that hold only the relevant"
@@ -456,7 +460,7 @@ ERRORS = [
     (lambda: rank(exclude=[0, 1]), "`exclude` should have the shape (batch, n)"),
     (lambda: top_k(0), "`k` should be a positive integer. Received: k=0"),
     (lambda: top_k(shuffle_ties="average"), "`shuffle_ties` should be True or"),
-    # Ids out of range, and what has none.
+    # Ids out of range, and values without ids.
     (lambda: rank([[0, 1], [2, 7]]), "items, 5. Received: a larger id, 7, in row 1"),
     (lambda: rank({"ids": [0, 9], "labels": [1, 1]}), "a larger id, 9, in row 1"),
     (lambda: rank([[0, 1], [2, 1.5]]), "Received: a fraction, 1.5, in row 1"),
@@ -479,12 +483,12 @@ ERRORS = [
     (lambda: rank_again(used_up), "300 items at first, 0 when they were read again"),
     (lambda: rank_again(shorter), "293 items at first, 286 when they were read"),
     (lambda: rank_again(longer), "207 items at first, 214 when they were read"),
-    (lambda: rank_again(turned), TURNED),
-    (lambda: rank_again(turned_but_for_one), CHANGED),
+    (lambda: rank_again(rolled), ROLLED),
+    (lambda: rank_again(rolled_but_first), CHANGED),
     (lambda: rank_again(second_part(shorter)), "items at first, "),
-    (lambda: rank_again(second_part(turned)), TURNED),
-    (lambda: rank_again(second_part(turned_but_for_one)), CHANGED),
-    # Ranked lists that do not fit what is asked.
+    (lambda: rank_again(second_part(rolled)), ROLLED),
+    (lambda: rank_again(second_part(rolled_but_first)), CHANGED),
+    # Ranked lists that do not fit the metric.
     (lambda: metrics.NDCG()(rank(), [[1.0]]), "which include them. Received: y_pred"),
     (lambda: metrics.NDCG(shuffle_ties=False)(rank()), "False of the metric, shuffle_"),
     (lambda: metrics.NDCG(k=3)(rank(k=2)), "k=3"),
@@ -494,7 +498,7 @@ ERRORS = [
     (lambda: functional.bpref(rank()), ALL_LABELS),
     (lambda: functional.precision(rank(), denominator="retrieved"), NOT_COUNTED),
     (lambda: functional.pairwise_accuracy(rank(k=2), k=1), NO_PAIRS),
-    # Metrics and callbacks, the last two before the first epoch.
+    # Metrics and callbacks. The last two errors come before the first epoch.
     (lambda: evaluate(["bpref"]), ALL_LABELS),
     (lambda: evaluate([]), "`metrics` should be a list"),
     (lambda: evaluate(verbose=3), '`verbose` should be "auto", 0, 1 or 2'),
@@ -510,26 +514,26 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)
-def test_errors(call, message):
+def test_wrong_calls_are_errors(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
 
 
 @pytest.mark.skipif(BACKEND not in ("jax", "tensorflow"), reason="nothing is traced")
-def test_candidates_are_not_ranked_in_compiled_functions():
+def test_rank_is_an_error_in_compiled_code():
     compiled = backend.compiled(lambda x: rank(queries=x), is_ours=False)
     with pytest.raises(ValueError, match="outside compiled functions"):
         compiled(ops.convert_to_tensor(Q))
 
 
-def test_no_queries():
+def test_top_k_without_queries():
     scores, ids = catalogue.top_k(np.zeros((0, 3)), C, 2)
     assert tuple(scores.shape) == tuple(ids.shape) == (0, 2)
 
 
-@pytest.mark.skipif(BACKEND != "numpy", reason="its memory alone is traced")
-def test_one_list_of_many_targets_takes_little_memory(rng):
-    """It makes each list as long as it is itself, but no longer than that."""
+@pytest.mark.skipif(BACKEND != "numpy", reason="only NumPy's memory is traced")
+def test_a_list_of_many_targets_takes_little_memory(rng):
+    """All lists are padded to its length, but no further."""
     ids = np.full((1000, 1000), -1)
     ids[:, 0], ids[0] = rng.integers(0, 5000, 1000), rng.permutation(5000)[:1000]
     embeddings = (rng.normal(size=(x, 4)).astype("float32") for x in (1000, 5000))
@@ -541,42 +545,44 @@ def test_one_list_of_many_targets_takes_little_memory(rng):
 
 
 @pytest.mark.compiles_long
-def test_a_large_id_is_that_of_its_item():
-    """In lists of uneven length and as floats, where float32 knows no odd number."""
+def test_large_ids_are_not_rounded():
+    """The id is odd and above 2**24, so float32 can't represent it."""
     target = 2**24 + 1
     items = -np.arange(target + 7, dtype="float32")[:, None]
     items[target] = 10.0
-    given = np.ones((2, 1), "float32"), items, ["mrr"]
-    how = {"block_size": 2**22, "verbose": 0}
+    inputs = np.ones((2, 1), "float32"), items, ["mrr"]
+    options = {"block_size": 2**22, "verbose": 0}
     for ids in ([[target], [5, target]], np.array([[target, np.nan], [5.0, target]])):
-        assert catalogue.evaluate(ids, *given, **how) == {"mrr": 1.0}
-        assert catalogue.evaluate([0, 0], *given, exclude=ids, **how) == {"mrr": 1.0}
+        assert catalogue.evaluate(ids, *inputs, **options) == {"mrr": 1.0}
+        assert catalogue.evaluate([0, 0], *inputs, exclude=ids, **options) == {
+            "mrr": 1.0
+        }
 
 
 @pytest.mark.parametrize("padding", [-7, -(2**32), -(2**63)])
-def test_an_excluded_id_below_zero_is_padding(padding):
-    """However far below: in int32 the last two would be that of the first item."""
+def test_excluded_ids_below_zero_are_padding(padding):
+    """Cast to int32, the last two ids would be that of the first item."""
     excluded = np.full((3, 1), padding, "int64")
     _, ids = catalogue.top_k(np.eye(3), np.eye(3), k=3, exclude=excluded)
     assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
 
 
-def test_nothing_is_excluded():
-    """In parts, where ids stay integers, and among many targets on an accelerator.
+def test_exclude_without_columns():
+    """`exclude` may have no columns, in shards and with many targets.
 
-    There, to search in no entries would be a loop over them.
+    On an accelerator, a search in an array without entries would be a loop over them.
     """
     arguments = {"exclude": np.zeros((2, 0), "int64"), "shuffle_ties": False}
     items, task = np.array([[2.0], [1.0], [1.0], [3.0]]), ([[1], [2]], np.ones((2, 1)))
     shards = catalogue.Shards([items[:2], items[2:]])
-    found = [reciprocal_ranks(*task, shards, **arguments)]
+    actual = [reciprocal_ranks(*task, shards, **arguments)]
     with patch_module(backend, MOST_COMPARISONS=0, on_accelerator=lambda: True):
-        found.append(reciprocal_ranks(*task, items, **arguments))
-    np.testing.assert_allclose(found, [[1 / 3, 1 / 4]] * 2)
+        actual.append(reciprocal_ranks(*task, items, **arguments))
+    np.testing.assert_allclose(actual, [[1 / 3, 1 / 4]] * 2)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_score_that_depends_on_others(axis, rng):
+def test_score_functions_that_depend_on_other_items_are_errors(axis, rng):
     ids, queries, candidates = random_task(rng)
 
     def softmax(queries, block):
@@ -589,7 +595,7 @@ def test_a_score_that_depends_on_others(axis, rng):
         catalogue.top_k(queries, candidates, 3, score=softmax)
 
 
-def test_progress_is_shown_where_asked_for(capsys):
+def test_verbose_shows_progress(capsys):
     for verbose in (1, 2):
         evaluate(verbose=verbose)
         assert "5/5" in capsys.readouterr().out
@@ -606,54 +612,58 @@ def test_progress_is_shown_where_asked_for(capsys):
         lambda x: torch().from_numpy(x),
     ],
 )
-def test_what_a_callback_keeps_may_change_afterwards(form, rng):
-    """All but inputs and candidates, which are read again after each epoch."""
+def test_callbacks_copy_their_arguments(form, rng):
+    """Callbacks copy all arguments except inputs and candidates."""
     _, queries, candidates = random_task(rng)
     targets = form(rng.integers(0, 300, (20, 2)))
     weights, seen = rng.random(20).astype("float32"), rng.integers(0, 300, (20, 5))
-    given = {"sample_weight": weights, "exclude": seen}
+    options = {"sample_weight": weights, "exclude": seen}
     arguments = queries, targets, candidates, metrics.NDCG(k=20, seed=1)
-    expected = catalogue.evaluate(targets, queries, *arguments[2:], **given)
-    kept = CatalogueEvaluation(*arguments, query_model=Identity(), **given)
+    expected = catalogue.evaluate(targets, queries, *arguments[2:], **options)
+    callback_of_copies = CatalogueEvaluation(
+        *arguments, query_model=Identity(), **options
+    )
     weights[:] = seen[:] = 0
     for part in targets.values() if isinstance(targets, dict) else [targets]:
         for row in part:
             row[:] = [7, 7] if isinstance(row, list) else 7
-    assert run_epoch(kept) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
+    assert run_epoch(callback_of_copies) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
 
 
-COPIES = "`candidates` should hold each item once. Received: most targets, such as"
+DUPLICATES = "`candidates` should hold each item once. Received: most targets, such as"
 
 
 @pytest.mark.parametrize("block_size", [None, 7])
 @pytest.mark.parametrize(
     "form", [lambda x: x, lambda x: lambda: x, lambda x: [x[:20], x[20:]]]
 )
-def test_copies_of_targets_are_warned_of(form, block_size, rng):
-    """A copy of the target takes a rank: by chance, it is first or second."""
+def test_duplicates_of_targets_are_warned_about(form, block_size, rng):
+    """A duplicate of the target takes a rank, so the target is first or second."""
     candidates = np.repeat(rng.normal(size=(30, 8)).astype("float32"), 2, axis=0)
-    given = np.arange(0, 60, 2), 9.0 * candidates[::2], form(candidates)
+    inputs = np.arange(0, 60, 2), 9.0 * candidates[::2], form(candidates)
     exact = metrics.MeanReciprocalRank(shuffle_ties="average")
-    with pytest.warns(UserWarning, match=COPIES):
-        found = catalogue.evaluate(*given, exact, block_size=block_size, score="cosine")
-    assert found["mrr"] == pytest.approx((1 + 1 / 2) / 2)
-    # Without a word where the copies take no rank.
+    with pytest.warns(UserWarning, match=DUPLICATES):
+        actual = catalogue.evaluate(
+            *inputs, exact, block_size=block_size, score="cosine"
+        )
+    assert actual["mrr"] == pytest.approx((1 + 1 / 2) / 2)
+    # No warning if the duplicates are excluded.
     excluded = {"exclude": np.arange(1, 60, 2)[:, None]}
-    catalogue.evaluate(*given, exact, **excluded, block_size=block_size)
+    catalogue.evaluate(*inputs, exact, **excluded, block_size=block_size)
 
 
-def test_a_callback_warns_of_copies_once(rng):
+def test_a_callback_warns_once_about_duplicates(rng):
     candidates = np.repeat(rng.normal(size=(15, 4)).astype("float32"), 2, axis=0)
     task = candidates[:8], np.arange(8), lambda: candidates, ["mrr"]
     callback = CatalogueEvaluation(*task, query_model=Identity())
-    with pytest.warns(UserWarning, match=COPIES):
+    with pytest.warns(UserWarning, match=DUPLICATES):
         run_epoch(callback)
     run_epoch(callback)
 
 
-def test_what_ties_need_not_be_a_copy(rng):
+def test_ties_without_duplicates_are_not_warned_about(rng):
     queries, candidates = (rng.normal(size=(n, 4)).astype("float32") for n in (20, 40))
-    # Copies of items that few are looking for.
+    # Duplicates of an item that is rarely a target.
     copies = np.where(np.arange(40)[:, None] < 20, candidates, candidates[20])
     ones = np.ones_like
 
@@ -662,11 +672,11 @@ def test_what_ties_need_not_be_a_copy(rng):
 
     for task, options in (
         ((queries, candidates), {"score": rounded}),
-        # A constant model, by its items or its queries.
+        # Models with constant items or constant queries.
         ((queries, ones(candidates)), {}),
         ((0.0 * queries, candidates), {}),
         ((queries, copies), {}),
-        # The popularity of items, which several share.
+        # Scores by popularity, which is equal for several items.
         ((ones(queries[:, :1]), np.arange(40.0)[:, None] // 4), {}),
     ):
         catalogue.evaluate(np.arange(20), *task, ["mrr"], **options)
@@ -685,43 +695,43 @@ USERS = np.arange(6)
 
 
 def fitted(candidates, models=None, before=()):
-    """Trains a model of users and items, evaluated after each epoch."""
+    """Trains a model of users and items with an evaluation after each epoch."""
     model, query_model, _ = models or retrieval_model()
     task = USERS, USERS * 4, candidates, ["mrr"]
     last = CatalogueEvaluation(*task, query_model=query_model)
-    given = [np.repeat(USERS, 30), np.tile(np.arange(30), 6)], np.ones(180)
-    return model.fit(*given, epochs=2, verbose=0, callbacks=[*before, last])
+    inputs = [np.repeat(USERS, 30), np.tile(np.arange(30), 6)], np.ones(180)
+    return model.fit(*inputs, epochs=2, verbose=0, callbacks=[*before, last])
 
 
-def of_ours(caught):
-    """Keras is warned of its own conversions by NumPy."""
+def user_warnings(caught):
+    """Returns the messages of user warnings, without those that Keras causes."""
     return [str(each.message) for each in caught if each.category is UserWarning]
 
 
 @pytest.mark.compiles_long
 @pytest.mark.trains
-def test_an_array_that_stays_as_it_is_while_items_are_trained_is_warned_of():
+def test_constant_candidates_of_trained_items_are_warned_about():
     model, query_model, items = models = retrieval_model()
     array = np.array(ops.convert_to_numpy(items.embeddings))
     with pytest.warns(UserWarning, match="`candidates` should be a function") as caught:
         fitted(array, models)
-    (message,) = of_ours(caught)
+    (message,) = user_warnings(caught)
     assert items.embeddings.path in message
-    # What is meant, or is read again.
+    # No warning for functions, layers and variables, which are read again.
     for candidates in (lambda: array, items, items.embeddings, lambda: items):
-        found = fitted(candidates, models).history["val_mrr"]
+        actual = fitted(candidates, models).history["val_mrr"]
     queries = query_model.predict(USERS, verbose=0)
     expected = catalogue.evaluate(USERS * 4, queries, items, ["mrr"])
-    assert found[-1] == pytest.approx(expected["mrr"])
-    # An array that is written to in each epoch.
+    assert actual[-1] == pytest.approx(expected["mrr"])
+    # A callback that updates the array in each epoch.
     write = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda *_: np.copyto(array, ops.convert_to_numpy(items.embeddings))
     )
-    told = "`LambdaCallback` should be listed after"
-    with pytest.warns(UserWarning, match=told) as caught:
+    message = "`LambdaCallback` should be listed after"
+    with pytest.warns(UserWarning, match=message) as caught:
         fitted(array, models, [write])
-    assert len(of_ours(caught)) == 1
-    # Items that are not trained.
+    assert len(user_warnings(caught)) == 1
+    # No warning if the items are not trained.
     items.trainable = False
     model.compile("sgd", "mse")
     fitted(np.ones((30, 4)), models)
@@ -738,11 +748,11 @@ WITH_NAN = {
 
 @pytest.mark.parametrize("name", WITH_NAN)
 def test_embeddings_with_nan_are_warned_about(name):
-    given = {"queries": np.ones((10, 4)), "candidates": np.ones((60, 4)) * 2.0}
-    given |= WITH_NAN[name]
+    options = {"queries": np.ones((10, 4)), "candidates": np.ones((60, 4)) * 2.0}
+    options |= WITH_NAN[name]
     (argument,) = WITH_NAN[name]
     with pytest.warns(UserWarning, match=f"`{argument}` has embeddings with NaN"):
-        catalogue.evaluate(np.arange(30, 40), **given, metrics=["mrr", "ndcg@5"])
+        catalogue.evaluate(np.arange(30, 40), **options, metrics=["mrr", "ndcg@5"])
 
 
 def test_infinite_embeddings_are_not_warned_about(recwarn):

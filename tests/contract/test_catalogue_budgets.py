@@ -1,4 +1,4 @@
-"""Budgets of a pass over a catalog: operations and reads, which are counted on a CPU."""
+"""Budgets of a pass over a catalog: operations and reads, counted on a CPU."""
 
 import collections
 import contextlib
@@ -7,7 +7,7 @@ import types
 import keras
 import numpy as np
 import pytest
-from arrays import values_of
+from arrays import compute_values
 from keras import ops
 from targets import patch_module
 
@@ -138,7 +138,7 @@ def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, request):
 
     def precisions():
         order = catalogue.rank(ids, queries, items, exclude=excluded, **arguments)
-        return values_of(functional.average_precision, order)
+        return compute_values(functional.average_precision, order)
 
     expected = precisions()
     passes = request.getfixturevalue("passes")
@@ -185,7 +185,7 @@ def test_tiles_on_a_cpu_fit_its_cache():
     assert candidates_module.block_size_of(None, 2**21, 10**6, 64) == 4096
 
 
-@pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="they report it")
+@pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="only these report it")
 def test_free_memory_is_that_of_the_device(monkeypatch):
     """Torch reports memory that it has reserved as used, so it is added."""
     if BACKEND == "jax":
@@ -224,7 +224,7 @@ def test_entries_that_reach_thresholds_are_counted(compares, rng):
     thresholds[:, 3] = thresholds[:, 2]
     thresholds[0, 4:8] = np.inf, -np.inf, 0, np.nan
     tensors = map(ops.convert_to_tensor, (entries, thresholds))
-    counts = values_of(counting.count_at_least, *tensors, compares)
+    counts = compute_values(counting.count_at_least, *tensors, compares)
     expected = np.sum(entries[:, None] >= thresholds[:, :, None], axis=2)
     np.testing.assert_array_equal(counts, expected)
     assert counts.dtype == "int32"

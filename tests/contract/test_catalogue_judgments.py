@@ -121,7 +121,7 @@ WRONG_FILES = [
     ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
     ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
     ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
-    ('[["q1", "d1", 1]]', "Received: a list, in {}: write JSON format_rows"),
+    ('[["q1", "d1", 1]]', "Received: a list, in {}: write JSON lines"),
     ("q1 0 d1 1\n".encode("utf-16"), "text in UTF-8"),
 ]
 
@@ -172,11 +172,11 @@ def test_values_equal_those_of_trec_eval(rng):
         metrics.MeanReciprocalRank(name="recip_rank"),
     ]
     own = np.arange(30)[:, None]
-    targets = catalogue.evaluate(targets, queries, items, measures, exclude=own)
+    results = catalogue.evaluate(targets, queries, items, measures, exclude=own)
     run = {
         query: {d: float(s) for d, s in zip(item_ids, row, strict=True) if d != query}
         for query, row in zip(query_ids, queries @ items.T, strict=True)
     }
-    values = pytrec_eval.RelevanceEvaluator(qrels, {*targets}).evaluate(run).values()
-    for name, value in targets.items():
+    values = pytrec_eval.RelevanceEvaluator(qrels, {*results}).evaluate(run).values()
+    for name, value in results.items():
         assert value == pytest.approx(np.mean([x[name] for x in values]), abs=1e-6)

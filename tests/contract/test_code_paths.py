@@ -32,8 +32,8 @@ pytestmark = pytest.mark.programs
 LISTS = 24
 # Numbers of distinct scores: one, few enough for ties across every cutoff, and many.
 LEVELS = [1, 2, 4, 10**6]
-# Sizes below and above the cutoffs, and above the size from which on only a selection of
-# the items is read. With hidden values, some metrics average ties item by item, slowly.
+# Sizes below and above the cutoffs, and above the size from which on code selects some
+# of the items. Some metrics average ties item by item, slowly, if values are hidden.
 SIZES = {True: [12, 150], False: [12, 150], "average": [12, 30]}
 CUTOFFS = {True: [1, 5, 20, None], False: [1, 5, 20, None], "average": [5, None]}
 if IS_COMPILED:
@@ -88,7 +88,7 @@ class CodePath(NamedTuple):
         """Returns the function on this path, compiled once for batches of one shape."""
 
         def call(*batch):
-            # For the original function, JAX would reuse the trace of another path.
+            # JAX would reuse the trace of another path for the original function.
             return function(*batch)
 
         if self.compiler == "tf.function of unknown sizes":
@@ -140,7 +140,7 @@ def select_code_paths(kind, ties, k):
     return BACKEND_PATHS
 
 
-def scores_of(rng, shape, levels):
+def draw_scores(rng, shape, levels):
     """Draws scores with the given number of levels, mixed with special values.
 
     The special values are NaN, infinities, subnormals and negative zeros. They are most
@@ -163,14 +163,14 @@ def dense_batch(rng, size, levels):
     labels[3] = -1.0
     weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
     weights[: LISTS // 2] = 1.0
-    return labels, scores_of(rng, shape, levels), weights
+    return labels, draw_scores(rng, shape, levels), weights
 
 
 def sparse_batch(rng, size, levels):
     """Draws ids, some of them repeated, and the scores of a catalog."""
     ids = rng.integers(-1, size, size=(LISTS, 4)).astype("int32")
     ids[3] = -1
-    return ids, scores_of(rng, (LISTS, size), levels)
+    return ids, draw_scores(rng, (LISTS, size), levels)
 
 
 def graded_batch(rng, size, levels):
@@ -228,10 +228,10 @@ def batches_and_values(rng, kind, size, k, ties, cases=None):
     return [make_batch(rng, size, levels) for levels in LEVELS], values
 
 
-def compare(found, expected, **arguments):
+def compare(actual, expected, **arguments):
     """Compares arrays and returns the number of compared values."""
     np.testing.assert_allclose(
-        found, expected, rtol=2e-5, atol=2e-6, equal_nan=True, err_msg=str(arguments)
+        actual, expected, rtol=2e-5, atol=2e-6, equal_nan=True, err_msg=str(arguments)
     )
     return expected.size
 
@@ -273,9 +273,9 @@ def few_cases(kind):
 @pytest.mark.parametrize("ties", [True, "average"])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_blocks_of_long_lists_agree_with_whole_rows(kind, ties, rng):
-    """Some blocks contain ties or special values."""
+    """Blocks may contain ties and special values."""
     batches, values = batches_and_values(rng, kind, 5000, 5, ties, few_cases(kind))
-    # In eager code, JAX would run code that it has compiled for another path.
+    # Eager code of JAX would run programs that were compiled for another path.
     compiler = "jax.jit" if BACKEND == "jax" else None
     whole_rows = CodePath("whole rows", (read_whole_rows,), compiler)
     call = whole_rows.compile(values, *batches[0])
@@ -288,7 +288,7 @@ def test_blocks_of_long_lists_agree_with_whole_rows(kind, ties, rng):
 @pytest.mark.parametrize("changes", [(), (pretend_accelerator,)], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("kind", ["dense", "subtopics"])
 def test_torch_compile_agrees_with_eager_code(kind, changes, rng):
-    """Only a few functions are compared, as tracing one takes long."""
+    """Compares a few functions, as tracing a function takes long."""
     import torch
 
     torch.compiler.reset()
@@ -360,7 +360,7 @@ def test_rounded_sizes_change_no_value(kind, rng):
 @pytest.mark.parametrize("ties", [True, "average"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_jax_with_64_bits_agrees_with_32_bits(kind, ties, rng):
-    """With 64 bits enabled, sums of int32 and Python integers become int64."""
+    """Sums of int32 and Python integers become int64 if 64 bits are enabled."""
     from keras_rank.backends.jax import _float64
 
     batches, values = batches_and_values(rng, kind, 40, 5, ties, few_cases(kind))

@@ -1,4 +1,4 @@
-"""Compiled everywhere: the values of eager code, and no more traces than shapes."""
+"""Compiled functions and updates: the values of eager code, and one trace per shape."""
 
 import functools
 import gc
@@ -21,24 +21,25 @@ jax_only = pytest.mark.skipif(compiled.BACKEND != "jax", reason="a test of JAX")
 tensorflow_only = pytest.mark.skipif(
     compiled.BACKEND != "tensorflow", reason="a test of graphs"
 )
-# Which traces slowly: `test_code_paths.py` has few functions, `test_accelerators.py` updates.
-WAYS_BUT_TORCH = [way for way in compiled.COMPILERS if "torch" not in way]
+# Torch, which traces slowly, is left out: `test_code_paths.py` compiles a few functions
+# with it, and `test_accelerators.py` updates.
+QUICK_COMPILERS = [name for name in compiled.COMPILERS if "torch" not in name]
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
 pytestmark = pytest.mark.programs
 
 
-def batches_of(rng, size=LIST_SIZE):
-    """Labels, scores and weights, of few ties and of many."""
+def draw_batches(rng, size=LIST_SIZE):
+    """Draws labels, scores and weights with few ties and with many."""
     return [dense_batch(rng, size, levels) for levels in LEVELS]
 
 
-def values_of(metric):
+def result_values(metric):
     return [float(x) for x in keras.tree.flatten(metric.result())]
 
 
 class Counted(NDCG):
-    """Counts how often Python runs the formula: once for each trace."""
+    """A metric that counts how often Python runs its formula: once for each trace."""
 
     traces = 0
 
@@ -47,46 +48,46 @@ class Counted(NDCG):
         return super().compute(lists, ranking)
 
 
-def alone(**arguments):
+def make_single(**arguments):
     metric = Counted(k=3, seed=1, **arguments)
     return metric, metric
 
 
-def grouped():
-    _, metric = alone()
+def make_group():
+    _, metric = make_single()
     others = [MeanReciprocalRank(seed=1), NDCG(k=2, shuffle_ties="average")]
     group = RankingMetrics([metric, *others])
     return group, group.members[0]
 
 
-def sparse():
-    return alone(sparse_labels=True)
+def make_sparse():
+    return make_single(sparse_labels=True)
 
 
-@pytest.mark.parametrize("make", [alone, grouped, sparse])
-@pytest.mark.parametrize("way", WAYS_BUT_TORCH)
-def test_one_trace_per_shape(way, make, rng):
-    """TensorFlow is given an input signature, so that one trace does for all shapes.
+@pytest.mark.parametrize("make", [make_single, make_group, make_sparse])
+@pytest.mark.parametrize("compiler", QUICK_COMPILERS)
+def test_one_trace_per_shape(compiler, make, rng):
+    """TensorFlow gets an input signature, so that one trace serves all shapes.
 
-    So the values of that trace are looked at too, for the shapes that it did not see.
+    The values are compared too, as that trace has not seen the other shapes.
     """
     metric, counted = make()
     eager, _ = make()
-    update = compiled.COMPILERS[way](metric)
+    update = compiled.COMPILERS[compiler](metric)
     traces = []
     for lists, items in [*SHAPES, *SHAPES, SHAPES[0]]:
         labels, scores, weights = (x[:lists] for x in dense_batch(rng, items, 4))
-        labels = labels[:, :2] if make is sparse else labels
+        labels = labels[:, :2] if make is make_sparse else labels
         update(labels, scores, weights[:, :1])
         eager.update_state(labels, scores, weights[:, :1])
         traces.append(counted.traces)
-    per_shape = [1, 2, 3] if way == "jax.jit" else [1, 1, 1]
+    per_shape = [1, 2, 3] if compiler == "jax.jit" else [1, 1, 1]
     assert traces == [*per_shape, *[per_shape[-1]] * 4]
-    assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
+    assert result_values(metric) == pytest.approx(result_values(eager), rel=2e-6)
 
 
-def graph_of(metric, shape):
-    """A graph of an update, which is called by its inputs."""
+def make_graph(metric, shape):
+    """Returns a graph of an update, which is called with its inputs."""
     import tensorflow as tf
 
     batch = [tf.TensorSpec(shape, "float32")] * 2
@@ -94,13 +95,13 @@ def graph_of(metric, shape):
 
 
 def value_in_graph(metric, *batch):
-    graph_of(metric, batch[0].shape)(*map(ops.convert_to_tensor, batch))
+    make_graph(metric, batch[0].shape)(*map(ops.convert_to_tensor, batch))
     return float(metric.result())
 
 
 @tensorflow_only
 def test_graphs_share_a_trace(monkeypatch, rng):
-    """Also those of metrics with other seeds."""
+    """Metrics with different seeds share a trace too."""
     traces, compute, seeds = [], NDCG.compute, (1, 2, 3)
 
     def counting(self, *arguments):
@@ -111,37 +112,37 @@ def test_graphs_share_a_trace(monkeypatch, rng):
     batch = labels, np.zeros_like(labels)
     expected = [float(NDCG(k=3, seed=seed)(*batch)) for seed in seeds]
     monkeypatch.setattr(NDCG, "compute", counting)
-    found = [value_in_graph(NDCG(k=3, seed=seed), *batch) for seed in seeds]
+    actual = [value_in_graph(NDCG(k=3, seed=seed), *batch) for seed in seeds]
     assert len(traces) == 1
-    assert found == pytest.approx(expected, rel=2e-6)
-    assert len(set(found)) == 3
-    graph_of(NDCG(k=3), (4, 24))
+    assert actual == pytest.approx(expected, rel=2e-6)
+    assert len(set(actual)) == 3
+    make_graph(NDCG(k=3), (4, 24))
     assert len(traces) == 2
 
 
 @tensorflow_only
-def test_a_trace_knows_no_metric_that_was_changed(rng):
-    """A new shape is traced again, for the metric that asks."""
+def test_changed_metrics_do_not_share_a_trace(rng):
+    """A new shape is traced for the metric that is called, not for the first one."""
     batch = dense_batch(rng, 22, 4)[:2]
     first, second, eager = (NDCG(k=3, seed=1) for _ in range(3))
-    graph_of(first, (5, 22))
+    make_graph(first, (5, 22))
     first.k, first.empty_value = 1, 0.5
     expected = pytest.approx(float(eager(*batch)), rel=2e-6)
     assert value_in_graph(second, *batch) == expected
 
 
 @tensorflow_only
-def test_code_of_a_user_is_traced_for_each_graph():
-    """It may have changed."""
+def test_user_code_is_traced_for_each_graph():
+    """The code of a user may have changed since the last trace."""
     metric = Counted(k=3)
     for _ in range(3):
-        graph_of(metric, (4, 23))
+        make_graph(metric, (4, 23))
     assert metric.traces == 3
 
 
 @tensorflow_only
 def test_a_shared_trace_keeps_no_graph():
-    graphs = [weakref.ref(graph_of(NDCG(k=3), (4, n)).graph) for n in (30, 30, 31)]
+    graphs = [weakref.ref(make_graph(NDCG(k=3), (4, n)).graph) for n in (30, 30, 31)]
     gc.collect()
     assert not any(graph() for graph in graphs)
 
@@ -156,11 +157,11 @@ def model_and_data(rng, lists, metric, **arguments):
 
 @pytest.mark.trains
 def test_fit_traces_once_per_shape(rng, backend):
-    """Keras runs a step with symbolic data first, then compiles one for each shape."""
+    """Keras first runs a step with symbolic data, then compiles one for each shape."""
     if backend == "torch":
-        pytest.skip("Keras does not compile on torch unless told to")
-    metric, counted = grouped()
-    # On JAX False would mean that nothing is compiled.
+        pytest.skip("Keras does not compile on torch by default")
+    metric, counted = make_group()
+    # On JAX, `jit_compile=False` would compile nothing.
     model, *data = model_and_data(rng, 10, metric, jit_compile=backend == "jax")
     model.fit(*data, batch_size=4, epochs=1, verbose=0)
     after_one = counted.traces
@@ -172,32 +173,32 @@ def test_fit_traces_once_per_shape(rng, backend):
 
 @pytest.mark.compiles_long
 @pytest.mark.optimized
-@pytest.mark.parametrize("way", WAYS_BUT_TORCH)
-def test_functions_compile(way, rng):
-    """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
+@pytest.mark.parametrize("compiler", QUICK_COMPILERS)
+def test_functions_compile(compiler, rng):
+    """Compiles all functions at once, which is faster. On JAX, batches are mapped."""
     cases = cases_for_cutoff(3, BACKEND_CASES)
 
     def values(labels, scores, weights):
         make = {"k": 3, "shuffle_ties": "average", "seed": 1, "sample_weight": weights}
         order = functional.rank(labels, scores, **make)
-        alone = functional.ndcg(labels, scores, **make)
+        make_single = functional.ndcg(labels, scores, **make)
         formulas = [case.function(order, k=3, **case.arguments) for case in cases]
-        return ops.stack([alone, *formulas])
+        return ops.stack([make_single, *formulas])
 
-    assert_compiled_equals_eager(way, values, batches_of(rng))
+    assert_compiled_equals_eager(compiler, values, draw_batches(rng))
 
 
-def assert_compiled_equals_eager(way, values, batches):
+def assert_compiled_equals_eager(compiler, values, batches):
     expected = [array(values(*batch)) for batch in batches]
-    if way == "jax.jit":
+    if compiler == "jax.jit":
         import jax
 
         stack = [np.stack(part) for part in zip(*batches, strict=True)]
-        found = jax.jit(jax.vmap(values))(*stack)
+        actual = jax.jit(jax.vmap(values))(*stack)
     else:
-        function = compiled.compile_function(way, values)
-        found = [array(function(*map(ops.convert_to_tensor, x))) for x in batches]
-    assert_close(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
+        function = compiled.compile_function(compiler, values)
+        actual = [array(function(*map(ops.convert_to_tensor, x))) for x in batches]
+    assert_close(np.asarray(actual), expected, rtol=2e-6, atol=2e-6)
 
 
 MAPPED = [(3, True, False), (None, False, False), (None, "average", False)]
@@ -214,7 +215,7 @@ def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
         labels = labels[:, :2] if sparse_labels else labels
         return functional.ndcg(labels, scores, seed=1, **arguments)
 
-    batches = [batch[:2] for batch in batches_of(rng)]
+    batches = [batch[:2] for batch in draw_batches(rng)]
     assert_compiled_equals_eager("jax.jit", ndcg, batches)
 
 
@@ -236,23 +237,21 @@ def test_vmap_over_single_lists_and_over_models(rng):
 @pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"], ids=str)
 @pytest.mark.parametrize("sparse_labels", [False, True])
-def test_an_order_lasts_longer_than_what_uses_it_first(
-    sparse_labels, shuffle_ties, rng
-):
-    """Nothing that a compiled function computes of it is kept for the next one."""
+def test_ranked_lists_outlive_compiled_functions(sparse_labels, shuffle_ties, rng):
+    """Ranked lists don't cache tensors of a compiled function for the next one."""
     make = {"shuffle_ties": shuffle_ties, "seed": 1, "sparse_labels": sparse_labels}
     labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
     labels = labels[:, :2].astype("int32") if sparse_labels else labels
     order = functional.rank(labels, scores, **make)
-    for way in compiled.COMPILERS:
+    for compiler in compiled.COMPILERS:
         for k in (3, 5):
 
             def value(x, k=k):
                 return x + functional.ndcg(order, k=k)
 
             zeros = ops.zeros((LISTS,))
-            found = compiled.compile_function(way, value)(zeros)
-            assert_close(found, value(zeros), rtol=2e-6)
+            actual = compiled.compile_function(compiler, value)(zeros)
+            assert_close(actual, value(zeros), rtol=2e-6)
 
 
 @tensorflow_only
@@ -270,8 +269,8 @@ def test_graphs_of_long_lists_are_no_larger(shuffle_ties):
 
 
 @tensorflow_only
-def test_a_graph_that_no_function_surrounds():
-    """It compares tensors by identity, so that no items would be tied."""
+def test_graphs_without_a_function_are_errors():
+    """Graphs outside of functions compare tensors by identity: no items would tie."""
     import tensorflow as tf
 
     for call in (functional.ndcg, NDCG().update_state):
@@ -281,16 +280,16 @@ def test_a_graph_that_no_function_surrounds():
 
 @compiled.requires_full_graph
 @pytest.mark.trains
-# Of the scores, which torch's compiler looks at between two of its graphs.
+# torch's compiler reads this attribute of the scores between two of its graphs.
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
-def test_fit_compiled_by_torch_breaks_no_graph_of_ours(rng, backend, monkeypatch):
-    """The short last batch compiles once more, and then there is nothing new."""
+def test_fit_compiled_by_torch_has_no_graph_breaks(rng, backend, monkeypatch):
+    """The short last batch is compiled too. Later epochs compile nothing."""
     if backend != "torch":
         pytest.skip("about torch.compile")
     import torch
     from torch._dynamo.utils import counters
 
-    # What is compiled is counted, for which it need not be compiled well.
+    # Graphs are only counted, so they need not be compiled well.
     quick = functools.partial(torch.compile, backend="eager")
     monkeypatch.setattr(torch, "compile", quick)
     model, *data = model_and_data(rng, 20, NDCG(k=5), jit_compile=True)

@@ -59,7 +59,7 @@ def draw_indices(rng, scores, number):
     return np.take_along_axis(order, ranks, axis=1).astype("int32")
 
 
-def expected_of(scores, indices, k):
+def count_with_numpy(scores, indices, k):
     """Returns NumPy's counts: above and tied, or k and 0 if k or more are above."""
     ranked = np.where(np.isnan(scores), -np.inf, scores)
     ranked = np.where(np.abs(ranked) < np.finfo("float32").tiny, 0.0, ranked)
@@ -92,7 +92,7 @@ def test_counts_are_exact_up_to_the_cutoff(size, k, rng):
                 indices = draw_indices(rng, scores, number)
                 call = call or path.compile(count_up_to(k), scores, indices)
                 counts = call(scores, indices)
-                expected = expected_of(scores, indices, k)
+                expected = count_with_numpy(scores, indices, k)
                 np.testing.assert_array_equal(counts, expected, f"{path}, {number}")
 
 

@@ -37,7 +37,7 @@ def test_a_table_has_the_values_of_the_metrics():
 
 
 def test_the_shuffle_is_equal_on_all_backends():
-    """The relevant one of four tied items has the same rank in each process."""
+    """Each process gives the relevant one of four tied items an equal rank."""
     rows = {"query_id": np.repeat(list("abcdefgh"), 4), "score": np.zeros(32)}
     rows["label"] = np.tile([0, 1, 0, 0], 8)
     values = evaluate(rows, ["mrr"]).per_list["mrr"].to_numpy()

@@ -1,4 +1,4 @@
-"""What would be shown: the numbers of plain Python, of any batches, in all ways."""
+"""Metrics of exposure: values equal those of plain Python, in any batches."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ from precision import default_precision
 from recording import results
 from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE, batches, splits
-from test_catalogue import ITEMS, scores_of, tasks
+from test_catalogue import ITEMS, score_matrix, tasks
 
 from keras_rank import catalogue, utils
 from keras_rank.catalogue import candidates as candidates_module
@@ -34,36 +34,38 @@ from keras_rank.metrics import (
 )
 from keras_rank.metrics.diversity import intra_list_diversity
 
-# Of few shapes, which many tests share.
+# Compiled programs of few shapes are shared by many tests.
 pytestmark = pytest.mark.programs
 
 SEED = 3
-BOUGHT = [30.0, 0.0, 5.0, 1.0, 7.5, 2.0, 900.0]
-KNOWN = [1.0, 0.5, 0.25, 0.001, 0.3, 0.7, 0.01]
+PURCHASES = [30.0, 0.0, 5.0, 1.0, 7.5, 2.0, 900.0]
+POPULARITY = [1.0, 0.5, 0.25, 0.001, 0.3, 0.7, 0.01]
 EVERY_K = [1, 3] if IS_SLOW else [1, 2, 3, LIST_SIZE, 20]
 
 
-def vectors_of(items):
-    """In several directions, some of them the same, and one in none."""
+def make_vectors(items):
+    """Returns vectors in five directions, some of them equal, and one zero vector."""
     angles = np.arange(items) % 5
     vectors = np.stack([np.cos(angles), np.sin(angles), angles / 3], axis=1)
     vectors[1] = 0
     return vectors
 
 
-def all_metrics(k, items=LIST_SIZE, bought=BOUGHT, known=KNOWN, **arguments):
+def all_metrics(
+    k, items=LIST_SIZE, purchases=PURCHASES, popularity=POPULARITY, **arguments
+):
     return [
         Coverage(k, items=items, **arguments),
         Gini(k, items=items, **arguments),
-        AveragePopularity(k, popularity=bought, **arguments),
+        AveragePopularity(k, popularity=purchases, **arguments),
         Personalization(k, items=items, **arguments),
-        Novelty(k, popularity=known, **arguments),
-        IntraListDiversity(k, item_vectors=vectors_of(len(bought)), **arguments),
+        Novelty(k, popularity=popularity, **arguments),
+        IntraListDiversity(k, item_vectors=make_vectors(len(purchases)), **arguments),
     ]
 
 
-def shown_by(labels, scores, weights, k, ties):
-    """The items of the top k of each list, in plain Python."""
+def recommended_ids(labels, scores, weights, k, ties):
+    """Yields the ids of the top k of each list, in plain Python."""
     ids, number = np.where(labels >= 0, np.arange(LIST_SIZE), -1), 0
     for row in zip(ids, scores, weights, strict=True):
         # The label of an item is its id.
@@ -78,34 +80,34 @@ def cosine(x, y):
     return x @ y / norms if norms else 0.0
 
 
-def diversities(shown, vectors):
-    """The mean distance of the pairs of each list that has any."""
-    for pairs in (list(itertools.combinations(each, 2)) for each in shown):
+def diversities(recommended, vectors):
+    """Yields the mean distance of the pairs of each list with two items or more."""
+    for pairs in (list(itertools.combinations(each, 2)) for each in recommended):
         if pairs:
             yield np.mean([1 - cosine(vectors[i], vectors[j]) for i, j in pairs])
 
 
-def in_python(shown):
-    """The results, as sums over all that is shown, and over pairs of items or lists."""
-    shown = [each for each in shown if each]
-    counts = Counter(i for each in shown for i in each)
+def expected_results(recommended):
+    """Returns the results as plain sums over recommended items, and over pairs."""
+    recommended = [each for each in recommended if each]
+    counts = Counter(i for each in recommended for i in each)
     numbers, total = [counts[i] for i in range(LIST_SIZE)], counts.total()
     if not total:
         return [0.0] * 6
     differences = sum(abs(x - y) for x in numbers for y in numbers)
-    others = sum(len({*x} - {*y}) for x, y in itertools.permutations(shown, 2))
-    values = list(diversities(shown, vectors_of(LIST_SIZE)))
+    others = sum(len({*x} - {*y}) for x, y in itertools.permutations(recommended, 2))
+    values = list(diversities(recommended, make_vectors(LIST_SIZE)))
     return [
         sum(x > 0 for x in numbers) / LIST_SIZE,
         differences / (2 * LIST_SIZE * total),
-        np.dot(numbers, BOUGHT) / total,
-        others / (total * max(len(shown) - 1, 1)),
-        np.dot(numbers, -np.log2(KNOWN)) / total,
+        np.dot(numbers, PURCHASES) / total,
+        others / (total * max(len(recommended) - 1, 1)),
+        np.dot(numbers, -np.log2(POPULARITY)) / total,
         np.mean(values) if values else 0.0,
     ]
 
 
-def results_of(metrics):
+def read_results(metrics):
     return [float(metric.result()) for metric in metrics]
 
 
@@ -114,66 +116,68 @@ def results_of(metrics):
     parts=splits,
     k=st.sampled_from(EVERY_K),
     shuffle_ties=st.booleans(),
-    together=st.booleans(),
+    is_group=st.booleans(),
 )
-def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, together):
+def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, is_group):
     metrics = all_metrics(k, shuffle_ties=shuffle_ties, seed=SEED)
     group = RankingMetrics([NDCG(k=k), *metrics])
     for start, stop in zip([0, *parts], [*parts, BATCH], strict=True):
-        for metric in [group] if together else metrics:
+        for metric in [group] if is_group else metrics:
             metric.update_state(*(x[start:stop] for x in batch))
-    shown = shown_by(*batch, k, "shuffle" if shuffle_ties else "stable")
-    expected = in_python(shown)
-    found = (
-        [*map(float, group.result().values())][1:] if together else results_of(metrics)
+    recommended = recommended_ids(*batch, k, "shuffle" if shuffle_ties else "stable")
+    expected = expected_results(recommended)
+    actual = (
+        [*map(float, group.result().values())][1:]
+        if is_group
+        else read_results(metrics)
     )
-    assert found == pytest.approx(expected, rel=1e-6, abs=2e-7)
+    assert actual == pytest.approx(expected, rel=1e-6, abs=2e-7)
 
 
-# Of small whole numbers, many are the same.
+# Drawn embeddings are small integers, so that many are equal.
 @pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:`candidates` should hold each item once")
 @given(task=tasks(), k=st.sampled_from([1, 4, ITEMS]), shuffle_ties=st.booleans())
-def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties):
-    """Which items are relevant changes nothing, nor do weights above 0."""
+def test_a_catalogue_equals_its_matrix_of_scores(task, k, shuffle_ties):
+    """Neither the relevant items nor weights above 0 change the values."""
     targets, queries, candidates, seen, weights = task
     popularity = np.linspace(0.01, 1.0, ITEMS)
 
     def metrics(items=None, **more):
         more |= {"shuffle_ties": shuffle_ties, "seed": SEED}
-        shown = all_metrics(k, items, popularity, popularity, **more)
-        return [NDCG(k=4, **more), *shown, Gini(50, items=items, **more)]
+        recommended = all_metrics(k, items, popularity, popularity, **more)
+        return [NDCG(k=4, **more), *recommended, Gini(50, items=items, **more)]
 
     group = RankingMetrics(metrics(ITEMS, sparse_labels=True))
-    scores = scores_of(queries, candidates, seen, targets)
+    scores = score_matrix(queries, candidates, seen, targets)
     group.update_state(targets, scores, weights)
     expected = results(group)
-    given = {"sample_weight": weights, "exclude": seen, "block_size": 7, "verbose": 0}
+    options = {"sample_weight": weights, "exclude": seen, "block_size": 7, "verbose": 0}
     for each in (candidates, catalogue.Shards([candidates[:11], candidates[11:]])):
-        found = catalogue.evaluate(targets, queries, each, metrics(), **given)
-        assert list(found) == list(expected)
-        assert found == pytest.approx(expected, rel=2e-6)
+        actual = catalogue.evaluate(targets, queries, each, metrics(), **options)
+        assert list(actual) == list(expected)
+        assert actual == pytest.approx(expected, rel=2e-6)
 
 
-def test_what_is_shown_beyond_the_cutoff_does_not_count():
+def test_items_beyond_the_cutoff_do_not_count():
     assert float(Coverage(1, items=4)([[2, 0], [2, 1]])) == 1 / 4
 
 
-def test_an_item_is_shown_once_in_a_list():
-    """Else a list would differ from itself, and others by less than nothing."""
+def test_repeated_ids_of_a_list_count_once():
+    """Otherwise a list could differ from itself, and personalization be negative."""
     metrics, others = all_metrics(3), all_metrics(3)
     for metric, other in zip(metrics, others, strict=True):
         metric.update_state([[2, 0, 2], [4, 4, 4], [-1, 3, 3]])
         other.update_state([[2, 0, -1], [4, -1, -1], [-1, 3, -1]])
-    assert results_of(metrics) == results_of(others)
-    assert results_of(metrics)[3] == 1.0
+    assert read_results(metrics) == read_results(others)
+    assert read_results(metrics)[3] == 1.0
 
 
-def twin(metric):
+def copy_metric(metric):
     return type(metric).from_config(metric.get_config())
 
 
-def test_nothing_is_shown():
+def test_lists_without_items_have_the_value_0():
     for metric in all_metrics(3):
         assert float(metric.result()) == 0.0
         metric.update_state(np.full((2, LIST_SIZE), -1), np.ones((2, LIST_SIZE)))
@@ -186,7 +190,7 @@ def test_nothing_is_shown():
 
 
 def test_large_counts_are_exact():
-    """As float32, 2**24 and one more are the same, and their sum wraps in int32."""
+    """Counts above 2**24 are equal in float32, and their sum overflows int32."""
     metrics = all_metrics(1)[:4]
     counts = [2**24, 2**24 + 1, 2**31 - 1, 2**31 - 2, 5, 0, 2**30]
     metrics[3].variables[1].assign(2**31 - 2)
@@ -197,19 +201,21 @@ def test_large_counts_are_exact():
     counts[0] += 1
     pairs = sum(abs(a - b) for a in counts for b in counts)
     gini = Fraction(pairs, 2 * LIST_SIZE * sum(counts))
-    mean = sum(Fraction(c) * Fraction(x) for c, x in zip(counts, BOUGHT, strict=True))
+    mean = sum(
+        Fraction(c) * Fraction(x) for c, x in zip(counts, PURCHASES, strict=True)
+    )
     others = sum(c * (2**31 - 1 - c) for c in counts)
     personal = Fraction(others, sum(counts) * (2**31 - 2))
     expected = [6 / 7, float(gini), float(mean / sum(counts)), float(personal)]
-    assert results_of(metrics) == pytest.approx(expected, rel=2e-7)
+    assert read_results(metrics) == pytest.approx(expected, rel=2e-7)
 
 
 def test_states_are_merged(rng):
-    given = np.zeros((6, LIST_SIZE)), rng.normal(size=(6, LIST_SIZE))
+    inputs = np.zeros((6, LIST_SIZE)), rng.normal(size=(6, LIST_SIZE))
     whole = RankingMetrics([*all_metrics(2), NDCG(k=2)])
-    first, second = twin(whole), twin(whole)
+    first, second = copy_metric(whole), copy_metric(whole)
     for metric, rows in ((first, slice(2)), (second, slice(2, 6)), (whole, slice(6))):
-        metric.update_state(*(x[rows] for x in given))
+        metric.update_state(*(x[rows] for x in inputs))
     merged = utils.merge_state(first, [utils.export_state(second)])
     assert results(merged) == pytest.approx(results(whole), abs=1e-6)
     with pytest.raises(ValueError, match=r"names and shapes that `metric` has") as e:
@@ -217,13 +223,13 @@ def test_states_are_merged(rng):
     assert "older version" not in str(e.value)
 
 
-@pytest.mark.parametrize("way", COMPILERS)
-def test_compiled(way, rng):
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_compiled_updates_equal_eager_ones(compiler, rng):
     scores = rng.integers(0, 3, (40, LIST_SIZE)).astype("float32")
     labels = rng.integers(-1, 2, scores.shape).astype("float32")
     group = RankingMetrics(all_metrics(2, seed=1))
-    eager = twin(group)
-    update = COMPILERS[way](group)
+    eager = copy_metric(group)
+    update = COMPILERS[compiler](group)
     for part in (slice(0, 30), slice(30, 40)):
         batch = labels[part], scores[part], np.ones_like(scores[part])
         update(*batch)
@@ -244,7 +250,7 @@ def model_with(metrics, loss):
 
 @pytest.mark.compiles_long
 @pytest.mark.trains
-def test_in_fit(rng):
+def test_fit_and_evaluate(rng):
     x = rng.normal(size=(20, 4)).astype("float32")
     y = rng.integers(0, LIST_SIZE, 20)
     arguments = {"sparse_labels": True, "seed": 1}
@@ -252,41 +258,41 @@ def test_in_fit(rng):
     metrics = [*all_metrics(2, **arguments), RankingMetrics(members, prefix="group_")]
     model = model_with(metrics, "sparse_categorical_crossentropy")
     stop = keras.callbacks.EarlyStopping(monitor="gini_at_2", patience=3)
-    given = {"batch_size": 8, "verbose": 0}
-    history = model.fit(x, y, callbacks=[stop], shuffle=False, **given).history
+    options = {"batch_size": 8, "verbose": 0}
+    history = model.fit(x, y, callbacks=[stop], shuffle=False, **options).history
     assert stop.monitor_op(1.0, 2.0), "a smaller index is better"
     scores = model.predict(x, verbose=0)
-    found = model.evaluate(x, y, return_dict=True, **given)
+    actual = model.evaluate(x, y, return_dict=True, **options)
     for metric in metrics:
         metric.reset_state()
         metric.update_state(y, scores)
     for name, value in results(*metrics).items():
-        for log in (history[name][-1], found[name]):
+        for log in (history[name][-1], actual[name]):
             assert log == pytest.approx(value, abs=2e-6)
 
 
 @pytest.mark.compiles_long
-def test_saved_with_a_model(tmp_path):
+def test_metrics_are_saved_with_a_model(tmp_path):
     group = RankingMetrics(["ndcg@3", Gini(3, items=LIST_SIZE)])
     model = model_with([*all_metrics(2), group], "mse")
     data = np.ones((3, 4), "float32"), np.ones((3, LIST_SIZE), "float32")
-    given = {"return_dict": True, "verbose": 0}
-    logs = model.evaluate(*data, **given)
+    options = {"return_dict": True, "verbose": 0}
+    logs = model.evaluate(*data, **options)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert logs == loaded.evaluate(*data, **given)
+    assert logs == loaded.evaluate(*data, **options)
     assert {"coverage_at_2", "novelty_at_2", "gini_at_3"} < set(logs)
 
 
-def test_the_error_of_intra_list_diversity(rng, monkeypatch):
-    """It is a mean over lists that show a pair, also of few lists at a time."""
+def test_standard_error_of_intra_list_diversity(rng, monkeypatch):
+    """The metric is a mean over lists with a pair of items, in parts of any size."""
     queries, items = rng.normal(size=(9, 2)), rng.normal(size=(20, 2))
     metric = IntraListDiversity(4, item_vectors=items)
     group = RankingMetrics([Coverage(4), metric, "mrr"], standard_errors=True)
     _, ids = catalogue.top_k(queries, items, 4)
-    shown = [*ops.convert_to_numpy(ids).tolist(), [3, -1, -1, -1], [-1] * 4]
-    metric.update_state(shown)
-    values = list(diversities(shown[:-2], items))
+    recommended = [*ops.convert_to_numpy(ids).tolist(), [3, -1, -1, -1], [-1] * 4]
+    metric.update_state(recommended)
+    values = list(diversities(recommended[:-2], items))
     value, error = np.mean(values), np.std(values, ddof=1) / 9**0.5
     expected = pytest.approx([value, error], rel=1e-5)
     name = metric.name
@@ -296,13 +302,13 @@ def test_the_error_of_intra_list_diversity(rng, monkeypatch):
     for most in (base.MAX_GATHERED_NUMBERS, 20):
         monkeypatch.setattr(base, "MAX_GATHERED_NUMBERS", most)
         targets = np.zeros(9, "int64")
-        found = catalogue.evaluate(targets, queries, items, group, verbose=0)
-        assert [found[name], found[f"{name}_stderr"]] == expected
+        actual = catalogue.evaluate(targets, queries, items, group, verbose=0)
+        assert [actual[name], actual[f"{name}_stderr"]] == expected
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_diversity_of_lists_is_from_0_to_2(sign, rng):
-    """Also of vectors in one direction, and of two that are opposites."""
+    """Vectors may have equal directions, and pairs opposite directions."""
     vectors = rng.normal(size=(300, 1, 7)) * np.ones((10, 1))
     vectors[:, 1::2] *= sign
     for size in (2, 10) if sign == 1 else (2,):
@@ -321,21 +327,23 @@ def test_the_diversity_of_lists_is_from_0_to_2(sign, rng):
 ROW = np.ones((1, 4), "float32")
 
 
-def shown(*given):
-    return Coverage(2, items=5).update_state(*given)
+def recommended(*inputs):
+    return Coverage(2, items=5).update_state(*inputs)
 
 
-def of_four(metric):
+def evaluate_four_items(metric):
     catalogue.evaluate([0], ROW, np.ones((4, 4)), [metric])
 
 
-ODD = "`popularity` should be numbers {}, one for each item. Received: invalid values"
-BELOW_0 = ODD.format("of 0 or more") + " (1 of 2), such as -1.0"
-NO_SHARES = ODD.format("above 0 and up to 1") + " (2 of 3), such as 0.0"
+INVALID = (
+    "`popularity` should be numbers {}, one for each item. Received: invalid values"
+)
+BELOW_0 = INVALID.format("of 0 or more") + " (1 of 2), such as -1.0"
+NO_SHARES = INVALID.format("above 0 and up to 1") + " (2 of 3), such as 0.0"
 NO_VECTORS = "`item_vectors` should be vectors of finite numbers, one for each item. "
 NO_VECTORS += "Received: invalid values (1 of 2), such as inf"
-SHOWN = "`y_true` should hold ids of recommended items, or come with the scores "
-SHOWN += "of all items in `y_pred`. Received: "
+NEEDS_IDS = "`y_true` should hold ids of recommended items, or come with the scores "
+NEEDS_IDS += "of all items in `y_pred`. Received: "
 NO_ITEMS = "`items` should be the number of items of the catalogue. Only `keras_rank."
 NO_ITEMS += "catalogue` can infer it. Received: items=None, of 'coverage_at_2'"
 NO_ERRORS = "metrics without standard errors. Received: standard_errors=True with "
@@ -356,21 +364,24 @@ ERRORS = [
     ),
     (lambda: IntraListDiversity(2, item_vectors=[[1.0, np.inf]]), NO_VECTORS),
     (lambda: Coverage(2).update_state(ROW, ROW), NO_ITEMS),
-    (lambda: shown(ROW, ROW), "of shape (batch, 5). Received: y_pred.shape=(1, 4)"),
-    (lambda: shown([[1]]), "padded with -1. Received: y_true.shape=(1, 1)"),
-    (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
-    (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
-    (lambda: shown(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
     (
-        lambda: of_four(Gini(2, items=5)),
+        lambda: recommended(ROW, ROW),
+        "of shape (batch, 5). Received: y_pred.shape=(1, 4)",
+    ),
+    (lambda: recommended([[1]]), "padded with -1. Received: y_true.shape=(1, 1)"),
+    (lambda: recommended([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
+    (lambda: recommended([[1, 2]], None, [1.0]), f"{NEEDS_IDS}weights without scores"),
+    (lambda: recommended(catalogue.rank([0], ROW, ROW)), f"{NEEDS_IDS}ranked lists"),
+    (
+        lambda: evaluate_four_items(Gini(2, items=5)),
         "candidates, 4. Received: items=5, of 'gini_at_",
     ),
     (
-        lambda: of_four(Novelty(2, popularity=[1, 1])),
+        lambda: evaluate_four_items(Novelty(2, popularity=[1, 1])),
         "4 candidates. Received: 2 numbers, of 'nov",
     ),
     (
-        lambda: of_four(IntraListDiversity(2, item_vectors=np.eye(3))),
+        lambda: evaluate_four_items(IntraListDiversity(2, item_vectors=np.eye(3))),
         "4 candidates. Received: 3 ve",
     ),
     (lambda: RankingMetrics(["gini@2"], standard_errors=True), NO_ERRORS),
@@ -378,19 +389,19 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)
-def test_errors(call, message):
+def test_wrong_calls_are_errors(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
 
 
-def test_an_error_leaves_the_state_as_it_was():
+def test_an_error_changes_no_state():
     group = RankingMetrics(["mrr", Coverage(1, items=5)])
     with pytest.raises(ValueError, match="a score for each item"):
         group.update_state(ROW, ROW)
     assert not any(np.any(x) for x in utils.export_state(group).values())
 
 
-def test_tables_have_no_catalogue():
+def test_metrics_of_exposure_need_a_catalogue():
     evaluation = pytest.importorskip("keras_rank.evaluation")
     rows = {"query_id": [1, 1], "label": [1, 0], "score": [0.5, 0.1]}
     with pytest.raises(ValueError, match="Received: 'coverage@1', of a whole catalog"):
@@ -400,8 +411,8 @@ def test_tables_have_no_catalogue():
 @pytest.mark.compiles_long
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
-    """Keras on JAX makes floats of numbers, which are no indices."""
-    # Queries and candidates in several blocks.
+    """On JAX, Keras converts integers to floats, which can't be indices."""
+    # Small tiles split queries and candidates into several blocks.
     monkeypatch.setattr(candidates_module, "TILE", 8)
     scores, ids = rng.integers(0, 4, (5, 13)), rng.integers(0, 13, (5, 2))
     queries, items = (rng.normal(size=(n, 3)).astype("float32") for n in (5, 13))
@@ -413,18 +424,21 @@ def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
         for metric in metrics:
             metric.update_state(ids, scores)
             metric.update_state(ids)
-        found, given = results_of(metrics), {"exclude": [[1, 2]] * 5, "block_size": 4}
+        actual, options = (
+            read_results(metrics),
+            {"exclude": [[1, 2]] * 5, "block_size": 4},
+        )
         for candidates in (items, lambda: iter([items[:9], items[9:]])):
             task, names = (ids, queries, candidates), ["mrr", "coverage@2"]
-            found += catalogue.evaluate(*task, names, verbose=0, **given).values()
-            _, best = catalogue.top_k(queries, candidates, 3, **given)
-            found += ops.convert_to_numpy(best).ravel().tolist()
-        return found
+            actual += catalogue.evaluate(*task, names, verbose=0, **options).values()
+            _, best = catalogue.top_k(queries, candidates, 3, **options)
+            actual += ops.convert_to_numpy(best).ravel().tolist()
+        return actual
 
-    # First, as what is compiled is kept.
+    # `precision` comes first, as compiled code is cached.
     with default_precision(precision):
-        found = numbers()
-    assert found == numbers()
+        actual = numbers()
+    assert actual == numbers()
 
 
 def test_a_graph_of_unknown_sizes_fails_for_another_catalogue(backend):
@@ -437,21 +451,21 @@ def test_a_graph_of_unknown_sizes_fails_for_another_catalogue(backend):
         metric, other = (
             Coverage(3, items=x, sparse_labels=sparse_labels) for x in (7, 8)
         )
-        given = [tf.constant(x, "float32") for x in (labels, np.ones((2, 7)))]
-        tf.function(metric.update_state, [unknown] * 2)(*given)
+        inputs = [tf.constant(x, "float32") for x in (labels, np.ones((2, 7)))]
+        tf.function(metric.update_state, [unknown] * 2)(*inputs)
         assert int(metric.variables[0].numpy().sum()) == 6
         with pytest.raises(tf.errors.InvalidArgumentError):
-            tf.function(other.update_state, [unknown] * 2)(*given)
+            tf.function(other.update_state, [unknown] * 2)(*inputs)
         assert int(other.variables[0].numpy().sum()) == 0
-    shown = tf.function(other.update_state, [unknown])
-    shown(tf.constant([[1.0, 2.0, 3.0, 4.0]]))
+    recommended = tf.function(other.update_state, [unknown])
+    recommended(tf.constant([[1.0, 2.0, 3.0, 4.0]]))
     assert int(other.variables[0].numpy().sum()) == 3
     with pytest.raises(tf.errors.InvalidArgumentError):
-        shown(tf.constant([[1.0, 2.0]]))
+        recommended(tf.constant([[1.0, 2.0]]))
 
 
 def test_each_group_has_its_own_sums():
-    """A group copies a metric that is a member of another one, and leaves its name."""
+    """A group copies a metric that is a member of another group, and keeps its name."""
     gini, coverage = Gini(1, items=3), Coverage(1, items=3)
     first = RankingMetrics([gini, coverage], prefix="a_")
     paths = [variable.path for variable in first.variables]
@@ -474,7 +488,7 @@ def test_each_group_has_its_own_sums():
     assert seeds[0] == seeds[1]
 
 
-def test_catalogues_leave_the_metrics_of_groups_as_they_are():
+def test_catalogues_do_not_change_metrics_of_groups():
     gini = Gini(1, items=3)
     group = RankingMetrics([gini], prefix="a_")
     paths = [variable.path for variable in group.variables]
@@ -484,8 +498,8 @@ def test_catalogues_leave_the_metrics_of_groups_as_they_are():
     assert float(group.result()["a_gini_at_1"]) == pytest.approx(2 / 3)
 
 
-def test_shown_ids_may_be_as_many_as_items():
-    """Rows with an id twice, or all of them, are no one-hot matrix here."""
+def test_lists_may_have_as_many_ids_as_items():
+    """Rows of repeated ids or of all ids are not taken for a one-hot matrix."""
     metric = Coverage(k=2, items=2)
     metric.update_state([[0, 0], [1, -1]])
     assert float(metric.result()) == 1.0

@@ -1,17 +1,17 @@
-"""Graded targets in a whole catalogue: the numbers of labels for every item."""
+"""Graded targets in a catalog: values equal those of labels for every item."""
 
 import re
 
 import numpy as np
 import pytest
-from arrays import values_of
+from arrays import compute_values
 from hypothesis import given
 from hypothesis import strategies as st
 from recording import results
 from registry import IS_SLOW
 from strategies import ties
 from targets import SPARSE_CASES
-from test_catalogue import ITEMS, QUERIES, scores_of, tasks
+from test_catalogue import ITEMS, QUERIES, score_matrix, tasks
 
 from keras_rank import catalogue, functional, metrics
 
@@ -30,13 +30,13 @@ FUNCTIONS += [
 ]
 
 
-# What is excluded.
-NOTHING = np.full((QUERIES, 1), -1)
+# `exclude` without any excluded id.
+NO_EXCLUDED = np.full((QUERIES, 1), -1)
 
 
 @st.composite
 def graded_tasks(draw):
-    """Targets with the labels of their items, of which some are masked."""
+    """Draws targets with the labels of their items, some of which are masked."""
     ids, queries, candidates, _, weights = draw(tasks())
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     labels = rng.integers(-1, 5, size=ITEMS).astype("float32")
@@ -56,9 +56,9 @@ def dense(targets):
 
 @pytest.mark.compiles_long
 @given(task=graded_tasks(), shuffle_ties=ties, k=st.sampled_from(EVERY_K))
-def test_the_numbers_of_labels_for_every_item(task, shuffle_ties, k):
+def test_functions_equal_those_of_dense_labels(task, shuffle_ties, k):
     targets, queries, candidates, weights = task
-    scores = scores_of(queries, candidates, NOTHING)
+    scores = score_matrix(queries, candidates, NO_EXCLUDED)
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     arguments["sample_weight"] = weights
     expected = functional.rank(dense(targets), scores, **arguments)
@@ -71,40 +71,43 @@ def test_the_numbers_of_labels_for_every_item(task, shuffle_ties, k):
     for function, more in FUNCTIONS:
         if function is functional.pairwise_accuracy and k is not None:
             continue
-        of_retrieved = "retrieved" in more.values()
-        for order in [sparse] if of_retrieved else [sparse, *counted]:
-            pair = (values_of(function, x, k=k, **more) for x in (order, expected))
+        needs_retrieved = "retrieved" in more.values()
+        for order in [sparse] if needs_retrieved else [sparse, *counted]:
+            pair = (compute_values(function, x, k=k, **more) for x in (order, expected))
             which = f"{function.__name__}, {more}"
             np.testing.assert_allclose(*pair, rtol=2e-6, atol=4e-6, err_msg=which)
 
 
-# Of small whole numbers, many are the same.
+# Drawn embeddings are small integers, so that many are equal.
 @pytest.mark.compiles_long
 @pytest.mark.filterwarnings("ignore:`candidates` should hold each item once")
 @pytest.mark.programs
 @given(task=graded_tasks(), shuffle_ties=ties)
-def test_metrics_and_groups(task, shuffle_ties):
+def test_metrics_equal_those_of_dense_labels(task, shuffle_ties):
     targets, queries, candidates, weights = task
-    labels, scores = dense(targets), scores_of(queries, candidates, NOTHING)
+    labels, scores = dense(targets), score_matrix(queries, candidates, NO_EXCLUDED)
 
     def group(**more):
         more |= {"shuffle_ties": shuffle_ties, "seed": 1}
-        of_4 = metrics.NDCG(k=4, **more), metrics.ExpectedReciprocalRank(k=4, **more)
+        with_cutoff = (
+            metrics.NDCG(k=4, **more),
+            metrics.ExpectedReciprocalRank(k=4, **more),
+        )
         average = metrics.MeanAveragePrecision(relevance_threshold=2.0, **more)
         pairs = metrics.PairwiseAccuracy(**more)
-        return metrics.RankingMetrics([*of_4, average, pairs])
+        return metrics.RankingMetrics([*with_cutoff, average, pairs])
 
     sparse, expected = group(sparse_labels=True), group()
     for part in (slice(0, 4), slice(4, QUERIES)):
         some = {name: x[part] for name, x in targets.items()}
         sparse.update_state(some, scores[part], weights[part])
         expected.update_state(labels[part], scores[part], weights[part])
-    given = {"sample_weight": weights, "verbose": 0}
-    counted = catalogue.evaluate(targets, queries, candidates, group(), **given)
-    of_all = pytest.approx(results(expected), abs=4e-6)
-    assert results(sparse) == of_all
+    options = {"sample_weight": weights, "verbose": 0}
+    counted = catalogue.evaluate(targets, queries, candidates, group(), **options)
+    dense_labels = pytest.approx(results(expected), abs=4e-6)
+    assert results(sparse) == dense_labels
     if shuffle_ties is not True:
-        assert counted == of_all
+        assert counted == dense_labels
 
 
 SCORES = np.float32([[0.1, 0.9, 0.4, 0.3], [0.5, 0.2, 0.8, 0.1]])
@@ -120,38 +123,38 @@ DENSE = [[0, 3, 1, 0], [2, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(
-    ("ids", "labels", "of_all", "arguments"),
+    ("ids", "labels", "dense_labels", "arguments"),
     [
-        # Of a user, which is asked for the gain of 0 too.
+        # A gain function of a user is also called with a label of 0.
         (IDS, LABELS, DENSE, {"gain_fn": lambda labels: labels**2}),
         # Lists of uneven length.
         ([[1, 2], [0]], [[3, 1], [2]], DENSE, {}),
-        # An id that is given twice with one label.
+        # An id that is repeated with an equal label.
         ([[1, 1, 2], [0, 0, -1]], [[3, 3, 1], [2, 2, 1]], DENSE, {}),
-        # Ids that are worth nothing, and no candidates.
+        # Ids of no candidate with labels that have no gain.
         ([[1, 99], [0, 98]], [[3, 0], [2, -1]], [[0, 3, 0, 0], [2, 0, 0, 0]], {}),
     ],
 )
-def test_the_same_numbers(ids, labels, of_all, arguments):
-    found = values_of(graded, ids, labels, **arguments)
-    expected = values_of(functional.ndcg, of_all, SCORES, **arguments)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+def test_ids_and_labels_of_any_form(ids, labels, dense_labels, arguments):
+    actual = compute_values(graded, ids, labels, **arguments)
+    expected = compute_values(functional.ndcg, dense_labels, SCORES, **arguments)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def test_a_relevant_item_that_is_no_candidate():
-    """It is never found, and counts in the ideal and among all that are relevant."""
+    """Such an item is not retrieved, but counts in the ideal and as relevant."""
     targets = [[1, -2, -2], [0, -1, -2]], [[3, 2, 1], [2, 4, 0]]
-    found = values_of(graded, *targets, gain_fn="linear")
+    actual = compute_values(graded, *targets, gain_fn="linear")
     ideal = 3 + 2 / np.log2(3) + 1 / np.log2(4)
-    np.testing.assert_allclose(found, [3 / ideal, 1 / np.log2(3)], rtol=1e-6)
-    recall = values_of(graded, *targets, functional.recall, k=2)
+    np.testing.assert_allclose(actual, [3 / ideal, 1 / np.log2(3)], rtol=1e-6)
+    recall = compute_values(graded, *targets, functional.recall, k=2)
     np.testing.assert_allclose(recall, [1 / 3, 1.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 @pytest.mark.parametrize("k", [None, 3, 10])
 def test_more_relevant_items_than_candidates(k, shuffle_ties):
-    """The ideal has those too that are no candidates, up to the cutoff."""
+    """The ideal contains relevant items that are no candidates, up to the cutoff."""
     targets = {"ids": [[0, -2, -2, -2]], "labels": [[1, 1, 1, 1]]}
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     embeddings = np.array([[2.0], [1.0]])
@@ -162,9 +165,9 @@ def test_more_relevant_items_than_candidates(k, shuffle_ties):
         ((ranked,), {"k": k}),
         ((targets, embeddings.T), {"sparse_labels": True, **arguments}),
     ):
-        ndcg = values_of(functional.ndcg, *inputs, **options)
+        ndcg = compute_values(functional.ndcg, *inputs, **options)
         np.testing.assert_allclose(ndcg, [1 / best], rtol=1e-6)
-        precision = values_of(functional.r_precision, *inputs, **options)
+        precision = compute_values(functional.r_precision, *inputs, **options)
         np.testing.assert_allclose(precision, [1 / most], rtol=1e-6)
 
 
@@ -173,12 +176,12 @@ def recall_of_ranked(threshold):
     metrics.RecallAtK(relevance_threshold=threshold)(ranked)
 
 
-def gain_of_all(**arguments):
+def ndcg_with_positive_gains(**arguments):
     return graded([1, 0], [3, 1], gain_fn=lambda labels: labels + 1.0, **arguments)
 
 
 BELOW_0 = {"relevance_threshold": -1.0}
-# Every item would be relevant, or gain something.
+# Arguments with which every item would be relevant, or have a gain.
 THRESHOLD = "`relevance_threshold` should be above 0 where only some items have "
 THRESHOLD += "labels, as all others have the label 0. Received: relevance_threshold="
 GAIN = "`gain_fn` should return 0 for a label of 0 where only some items have labels, "
@@ -189,14 +192,14 @@ ERRORS = [
     (lambda: graded([[1, 1], [0, -1]], [[3, 1], [1, 1]]), TWO_LABELS),
     (lambda: graded(IDS, [[3], [1]]), "`labels` should have the same shape"),
     (lambda: graded([[1, 2], [0]], [[3], [1]]), "`labels` should have as many items"),
-    (gain_of_all, GAIN),
-    (lambda: gain_of_all(relevance_threshold=0.0), GAIN),
+    (ndcg_with_positive_gains, GAIN),
+    (lambda: ndcg_with_positive_gains(relevance_threshold=0.0), GAIN),
     (lambda: recall_of_ranked(0.0), f"{THRESHOLD}0.0"),
     (lambda: graded(IDS, LABELS, functional.recall, **BELOW_0), f"{THRESHOLD}-1.0"),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)
-def test_errors(call, message):
+def test_wrong_calls_are_errors(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()

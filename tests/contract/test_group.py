@@ -1,4 +1,4 @@
-"""Many metrics as one: the members' own numbers, from one order."""
+"""`RankingMetrics`: members have the values of single metrics and share one order."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ from keras_rank.metrics.registry import parse_metric
 
 ASCII = st.characters(max_codepoint=127)
 
-SORTS = {"plain": BACKEND_CASES, "subtopics": SUBTOPIC_CASES}
-each_sort = pytest.mark.parametrize("cases", SORTS.values(), ids=SORTS)
+KINDS = {"plain": BACKEND_CASES, "subtopics": SUBTOPIC_CASES}
+each_kind = pytest.mark.parametrize("cases", KINDS.values(), ids=KINDS)
 
 
 def assert_equal_to_members_alone(make, *batches):
-    """Compares results and their errors with those of metrics made alike."""
+    """Compares results and standard errors with those of equal single metrics."""
     group, members = RankingMetrics(make(), standard_errors=True), make()
     for batch in batches:
         for metric in (group, *members):
@@ -42,16 +42,16 @@ def assert_equal_to_members_alone(make, *batches):
     for member in members:
         expected[member.name] = float(member.result())
         expected[f"{member.name}_stderr"] = float(member.standard_error())
-    found = {name: float(value) for name, value in group.result().items()}
-    assert list(found) == list(expected)
-    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6, nan_ok=True)
+    actual = {name: float(value) for name, value in group.result().items()}
+    assert list(actual) == list(expected)
+    assert actual == pytest.approx(expected, rel=1e-6, abs=1e-6, nan_ok=True)
     return group
 
 
 @pytest.mark.compiles_long
-@each_sort
+@each_kind
 @given(batch=batches(weighted=True), shuffle_ties=ties)
-def test_members_have_the_values_that_they_have_alone(cases, batch, shuffle_ties):
+def test_members_equal_single_metrics(cases, batch, shuffle_ties):
     def members():
         return [
             case.make(k=k, name=f"{case} {place}@{k}", shuffle_ties=shuffle_ties)
@@ -66,9 +66,9 @@ def test_members_have_the_values_that_they_have_alone(cases, batch, shuffle_ties
 
 @pytest.mark.compiles_long
 @pytest.mark.programs
-def test_members_of_all_kinds_in_one_group(rng):
-    """Each sort of members is computed by itself, and all sums are in one place."""
-    # JAX has no float64 unless asked for.
+def test_members_of_all_kinds(rng):
+    """Each kind of members is computed separately, and all sums are in one variable."""
+    # JAX has no float64 unless it is enabled.
     wide = {"dtype": backend.widest("float64")}
 
     def members():
@@ -76,7 +76,7 @@ def test_members_of_all_kinds_in_one_group(rng):
             NDCG(k=4, seed=1),
             NDCG(k=3, seed=2, name="other seed"),
             NDCG(k=3, shuffle_ties=False, name="stable"),
-            # The ideal order of the one is not that of the other.
+            # The ideal order of this metric differs from that of the previous one.
             NDCG(k=2, shuffle_ties="average", name="average"),
             NDCG(k=2, seed=1, **wide, name="wide"),
             metrics.AverageRelevancePosition(k=2, seed=2),
@@ -86,7 +86,7 @@ def test_members_of_all_kinds_in_one_group(rng):
             metrics.HitRate(k=2, empty_value=None, seed=1),
         ]
 
-    # As ids, these are all items; as labels, some are padding.
+    # Ids are all items. The numbers are also labels, with padding.
     ids = rng.permuted(np.tile(np.arange(LIST_SIZE) - 1, (3 * BATCH, 1)), axis=1)
     scores = rng.integers(0, 3, size=ids.shape).astype("float32")
     weights = rng.choice([0.5, 1.0, 2.5], size=len(ids))
@@ -99,7 +99,7 @@ def test_members_of_all_kinds_in_one_group(rng):
 @pytest.mark.parametrize(
     ("shuffle_ties", "targets"), [(True, 1), (False, 1), (True, 4), ("average", 4)]
 )
-def test_sparse_members(shuffle_ties, targets, rng):
+def test_members_with_sparse_labels(shuffle_ties, targets, rng):
     def members():
         make = {"seed": 1, "shuffle_ties": shuffle_ties, "sparse_labels": True}
         families = NDCG, DCG, MeanReciprocalRank, metrics.HitRate, metrics.PrecisionAtK
@@ -112,25 +112,25 @@ def test_sparse_members(shuffle_ties, targets, rng):
     assert_equal_to_members_alone(members, *zip(ids, scores, strict=True))
 
 
-def test_what_members_share_is_computed_once():
-    """Gains, their order and the ideal order: whatever the number of cutoffs."""
+def test_shared_computations_run_once():
+    """Gains, their order and the ideal order are shared by all cutoffs."""
     calls = []
 
     def gain(labels):
         calls.append(labels)
         return labels
 
-    def number_of_calls(cutoffs):
+    def count_calls(cutoffs):
         calls.clear()
         group = RankingMetrics([NDCG(k=k, gain_fn=gain) for k in cutoffs])
         group.update_state([[1, 0, 2]], [[0.1, 0.2, 0.3]])
         return len(calls)
 
-    assert number_of_calls([1, 5, 10]) == number_of_calls([10]) > 0
+    assert count_calls([1, 5, 10]) == count_calls([10]) > 0
 
 
-def test_members_have_no_variables_of_their_own(monkeypatch):
-    """A group of nine strings creates three, and no more."""
+def test_members_share_variables(monkeypatch):
+    """A group of nine strings creates three variables, not three for each member."""
     made = []
 
     class Variable(variables.SumVariable):
@@ -151,19 +151,19 @@ def test_members_have_no_variables_of_their_own(monkeypatch):
 
 
 @pytest.mark.parametrize("families", [[NDCG, DCG], [DCG]])
-def test_a_group_has_sums_of_its_own(families, rng):
-    """Metrics that were used alone keep their sums, and the group starts from none."""
+def test_a_group_does_not_share_sums_with_given_metrics(families, rng):
+    """Metrics that were used before keep their sums, and the group starts from 0."""
     batch = rng.integers(0, 4, size=(8, 7)), rng.normal(size=(8, 7))
     first, second = ([x[rows] for x in batch] for rows in (slice(2), slice(2, 8)))
-    given, expected = ([family(k=3, seed=1) for family in families] for _ in range(2))
-    for metric in given:
+    inputs, expected = ([family(k=3, seed=1) for family in families] for _ in range(2))
+    for metric in inputs:
         metric.update_state(*first)
-    before = [float(metric.result()) for metric in given]
-    groups = RankingMetrics(given), RankingMetrics(given)
+    before = [float(metric.result()) for metric in inputs]
+    groups = RankingMetrics(inputs), RankingMetrics(inputs)
     for metric in (groups[0], *expected):
         metric.update_state(*second)
-    assert [float(metric.result()) for metric in given] == before
-    for metric, other in zip(given, expected, strict=True):
+    assert [float(metric.result()) for metric in inputs] == before
+    for metric, other in zip(inputs, expected, strict=True):
         assert float(groups[0].result()[metric.name]) == float(other.result())
         error = float(groups[0].standard_error()[metric.name])
         assert error == pytest.approx(float(other.standard_error()), nan_ok=True)
@@ -197,8 +197,8 @@ def test_a_member_has_no_state(method):
             utils.export_state(member)
 
 
-def test_a_metric_that_was_only_given_to_a_group_has_no_result():
-    """It would be 0, as the group updates a copy. It can be updated itself."""
+def test_a_metric_that_was_only_passed_to_a_group_has_no_result():
+    """The result would be 0, as the group updates a copy. The metric can be updated."""
     batch = [[0, 1]], [[0.2, 0.1]]
     for metric in (MeanReciprocalRank(), metrics.Coverage(k=1, items=2)):
         assert float(metric.result()) == 0.0
@@ -214,28 +214,28 @@ def test_a_metric_that_was_only_given_to_a_group_has_no_result():
         assert float(metric.result()) == 0.0
 
 
-@pytest.mark.parametrize("is_given_first", [True, False])
-def test_a_metric_with_sums_that_was_given_to_a_group_has_a_result(is_given_first):
-    """Sums may be merged or assigned, and the metric reset before it is given."""
-    given, assigned, reset, other = (MeanReciprocalRank() for _ in range(4))
+@pytest.mark.parametrize("is_passed_first", [True, False])
+def test_a_metric_with_sums_that_was_passed_to_a_group_has_a_result(is_passed_first):
+    """Sums may be merged or assigned. The metric may be reset before it is passed."""
+    inputs, assigned, reset, other = (MeanReciprocalRank() for _ in range(4))
     for metric in (reset, other):
         metric.update_state([[0, 1]], [[0.2, 0.1]])
     reset.reset_state()
-    if is_given_first:
-        groups = [RankingMetrics([metric]) for metric in (given, assigned, reset)]
-    utils.merge_state(given, [other])
+    if is_passed_first:
+        groups = [RankingMetrics([metric]) for metric in (inputs, assigned, reset)]
+    utils.merge_state(inputs, [other])
     for variable, value in zip(assigned.variables, other.variables, strict=True):
         variable.assign(value.value)
-    if not is_given_first:
-        groups = [RankingMetrics([metric]) for metric in (given, assigned, reset)]
-    assert float(given.result()) == float(assigned.result()) == 0.5
+    if not is_passed_first:
+        groups = [RankingMetrics([metric]) for metric in (inputs, assigned, reset)]
+    assert float(inputs.result()) == float(assigned.result()) == 0.5
     assert all(float(group.result()["mrr"]) == 0.0 for group in groups)
     for call in (reset.result, reset.standard_error, lambda: utils.export_state(reset)):
         with pytest.raises(ValueError, match="'mrr', which is only given to a group"):
             call()
 
 
-def test_copies_of_a_metric_have_variables_of_their_own():
+def test_copies_do_not_share_variables():
     class Counted(RankingMetric):
         def __init__(self, k=None, **arguments):
             super().__init__(k, **arguments)
@@ -265,14 +265,14 @@ def test_a_member_of_another_group_is_copied():
 
 
 def test_members_without_a_seed_share_one():
-    """That of the first, if their ties are shuffled and they have no other."""
+    """Members that shuffle ties and have no seed use the seed of the first member."""
     others = NDCG(k=3, seed=7), MeanReciprocalRank(), NDCG(4, shuffle_ties="average")
     first = NDCG(k=2)
     seeds = [first.seed, 7, first.seed, None]
     assert [each.seed for each in RankingMetrics([first, *others]).members] == seeds
 
 
-def test_an_error_leaves_the_state_as_it_was():
+def test_an_error_changes_no_state():
     group = RankingMetrics([NDCG(k=2), NDCG(k=2, sparse_labels=True, name="sparse")])
     with pytest.raises(ValueError, match="`y_true` should hold ids below"):
         group.update_state(np.array([[5, 0]]), np.array([[0.1, 0.2]]))
@@ -298,14 +298,14 @@ STRINGS = [
 
 
 @pytest.mark.parametrize(("string", "name", "call"), STRINGS)
-def test_other_strings(string, name, call):
-    """A result has the name that was written, which tells it from others."""
+def test_names_of_results_of_strings(string, name, call):
+    """A result is named by the string, which tells it from results of other strings."""
     group = RankingMetrics([string, "recall@9"])
     assert list(group.result()) == [name, "recall_at_9"]
     assert group.members[0]._format_call() == call
 
 
-# The name of the result in Keras's logs, and the call, of strings with arguments.
+# The name of the result in Keras's logs and the call, by string with arguments.
 WITH_ARGUMENTS = {
     "rbp(persistence=0.9)@10": (
         "rbp_persistence_0_9_at_10",
@@ -344,7 +344,7 @@ def test_strings_with_arguments(string):
     assert (member.name, member._format_call()) == (string, WITH_ARGUMENTS[string][1])
 
 
-OF_ARGUMENTS = {
+ARGUMENT_ERRORS = {
     "ndcg(k=3)": "`k` should be an argument of `ndcg`, whose cutoff follows @. Rec",
     "ndcg(k=3)@3": "'ndcg(k=3)@3'. Known names are ['gain_fn', 'rank_discount_fn', ",
     "ndcg(name=x)": "'empty_weight', 'sparse_labels', 'dtype']",
@@ -377,7 +377,7 @@ OF_ARGUMENTS = {
     "rbp(seed=3,persistence=[.8,.9])": "`persistence` should be a number or a word in",
     "ndcg(gain_fn=lambda x: x)": "`gain_fn` should be a number or a word in a string",
 }
-# Strings that have no form, and may mean nothing.
+# Malformed strings.
 MALFORMED = [
     *("ndcg()@10", "ndcg( )@10", "ndcg((gain_fn=linear))", "ndcg(gain_fn=(linear))"),
     *("f_beta(2)@5", "f_beta(beta=)", "f_beta(=2)", "f_beta(beta)", "f_beta(beta==2)"),
@@ -393,14 +393,14 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("string", [*OF_ARGUMENTS, *MALFORMED])
-def test_arguments_that_a_string_may_not_have(string):
+@pytest.mark.parametrize("string", [*ARGUMENT_ERRORS, *MALFORMED])
+def test_wrong_strings_are_errors(string):
     with pytest.raises(ValueError, match=": ") as error:
         RankingMetrics([string])
     if string in MALFORMED:
         assert str(error.value).endswith(f" Received: {string!r}")
         assert 'as in "rbp(persistence=0.9)@10"' in str(error.value)
-    assert OF_ARGUMENTS.get(string, "Received: ") in str(error.value)
+    assert ARGUMENT_ERRORS.get(string, "Received: ") in str(error.value)
 
 
 values = st.one_of(
@@ -422,7 +422,7 @@ values = st.one_of(
     end=st.sampled_from([("", None), ("@1", 1), ("_at_12", 12), ("_7", 7), (".3", 3)]),
     space=st.sampled_from(["", " "]),
 )
-def test_the_parts_of_strings(name, arguments, end, space):
+def test_strings_are_parsed(name, arguments, end, space):
     texts = [f"{space}{x}{space}={space}{y}{space}" for x, (y, _) in arguments.items()]
     stem = f"{name}({','.join(texts)})" if texts else name
     parts = parse_metric(stem + end[0])
@@ -432,7 +432,7 @@ def test_the_parts_of_strings(name, arguments, end, space):
     assert repr(parts.arguments) == repr(expected)
 
 
-def test_names_of_f_beta_tell_beta_apart():
+def test_default_names_of_f_beta_contain_beta():
     group = RankingMetrics([FBetaAtK(5, beta=beta) for beta in (2, 0.5, 3, 1e-7)])
     names = ["f_beta_at_5", "f_beta_0_5_at_5", "f_beta_3_at_5", "f_beta_1e_07_at_5"]
     assert list(group.result()) == names
@@ -440,18 +440,18 @@ def test_names_of_f_beta_tell_beta_apart():
     assert metrics.F1AtK(k=5).name == "f1_at_5"
 
 
-def test_a_string_names_what_people_read():
-    """And never what goes into the logs of Keras, where a name is an identifier."""
+def test_tables_use_strings_as_names():
+    """Results in Keras's logs have identifiers as names instead."""
     names = ["ndcg@2", "mrr_at_2", "map", "f_beta(beta=3)@2"]
     logged = ["ndcg_at_2", "mrr_at_2", "map", "f_beta_beta_3_at_2"]
     assert list(RankingMetrics(names).result()) == logged
     queries, items = np.eye(2), np.eye(2)
-    found = catalogue.evaluate([0, 1], queries, items, names, verbose=0)
-    assert list(found) == names
+    actual = catalogue.evaluate([0, 1], queries, items, names, verbose=0)
+    assert list(actual) == names
 
 
 @pytest.mark.parametrize("one", ["mrr", MeanReciprocalRank(name="mrr")])
-def test_one_metric_may_come_without_a_list(one):
+def test_a_single_metric_needs_no_list(one):
     rows = {"query_id": [1, 1], "label": [1, 0], "score": [0.2, 0.9]}
     qrels, run = {"1": {"a": 1}}, {"1": ["b", "a"]}
     assert RankingMetrics(one)([1, 0], [0.2, 0.9]) == {"mrr": 0.5}
@@ -476,7 +476,7 @@ def test_one_metric_may_come_without_a_list(one):
             ["mrr(seed=3)", "mrr(seed=-3)"],
             r"'mrr_seed_3', of MeanReciprocalRank\(seed=3\) and Mea.*\(seed=-3\)",
         ),
-        # Whose gains are linear elsewhere.
+        # A name of trec_eval, whose gains are linear.
         ("ndcg_cut_10", "'ndcg_cut_10', which only `keras_rank.evaluation` knows"),
         ([3], "`metrics` should hold ranking metrics.* Received: 3"),
         ([RankingMetrics(["ndcg"])], "`metrics` should hold ranking metrics"),
@@ -486,12 +486,12 @@ def test_one_metric_may_come_without_a_list(one):
         ),
     ],
 )
-def test_bad_members(metrics, message):
+def test_wrong_members_are_errors(metrics, message):
     with pytest.raises(ValueError, match=message):
         RankingMetrics(metrics)
 
 
-CLOSE = {
+SUGGESTIONS = {
     "ndgc@10": ["ndcg@10"],
     "NDGC@10": ["ndcg@10"],
     "ndgc_at_10": ["ndcg@10"],
@@ -502,18 +502,20 @@ CLOSE = {
     "ndgc(gain_fn=linear)@9": ["ndcg(gain_fn=linear)@9"],
     "pairwise_acc": ["pairwise_accuracy"],
 }
-# Nothing is close to them.
-OTHERS = ["x@5", "nugget@5", "F2@5"]
+# Names without any close name.
+WITHOUT_SUGGESTION = ["x@5", "nugget@5", "F2@5"]
 
 
-@pytest.mark.parametrize("string", [*CLOSE, *OTHERS])
+@pytest.mark.parametrize("string", [*SUGGESTIONS, *WITHOUT_SUGGESTION])
 def test_an_unknown_name_suggests_close_names(string):
     with pytest.raises(ValueError, match="a name and an optional cutoff") as error:
         RankingMetrics([string])
     end = ". Known names are ['ndcg', 'dcg', 'map', 'mrr', 'precision', 'recall', "
     end += "'hit_rate', 'f1', 'f_beta', 'r_precision'] and others"
-    if string in CLOSE:
-        end = f""". Did you mean {" or ".join(f'"{x}"' for x in CLOSE[string])}?"""
+    if string in SUGGESTIONS:
+        end = (
+            f""". Did you mean {" or ".join(f'"{x}"' for x in SUGGESTIONS[string])}?"""
+        )
     assert str(error.value).endswith(f"Received: {string!r}{end}")
 
 
@@ -533,14 +535,14 @@ IN_ANY_CASE = {
 
 
 @pytest.mark.parametrize("string", IN_ANY_CASE)
-def test_names_in_any_case_and_short_names(string):
+def test_names_are_case_insensitive(string):
     (member,) = RankingMetrics([string]).members
     call = member._format_call().replace("persistence=0.9", "")
     assert (member.name, call) == IN_ANY_CASE[string]
 
 
 def test_name_prefix_and_direction():
-    """Those of the first member, unless there is another name."""
+    """Name and direction are those of the first member, unless a name is given."""
     group = RankingMetrics(["ndcg@10", "arp@3"], prefix="buy_")
     assert (group.name, group._direction) == ("buy_ndcg_at_10", "up")
     assert list(group.result()) == ["buy_ndcg_at_10", "buy_arp_at_3"]
@@ -553,9 +555,9 @@ def test_name_prefix_and_direction():
 
 
 @pytest.mark.compiles_long
-@each_sort
+@each_kind
 @given(batch=batches(weighted=True), shuffle_ties=ties)
-def test_functions_share_an_order(cases, batch, shuffle_ties):
+def test_functions_share_ranked_lists(cases, batch, shuffle_ties):
     labels, scores, weights = batch
     labels = cases[0].labels(labels)
     make = {"sample_weight": weights, "shuffle_ties": shuffle_ties, "seed": 1}
@@ -566,10 +568,10 @@ def test_functions_share_an_order(cases, batch, shuffle_ties):
                 arguments = dict(case.arguments)
                 if not case.leaves_out_empty:
                     arguments["empty_value"] = 0.5
-                found = case.function(order, k=k, **arguments)
+                actual = case.function(order, k=k, **arguments)
                 expected = case.function(labels, scores, k=k, **make, **arguments)
-                assert tuple(found.shape) == (BATCH,)
-                assert_close(found, expected, rtol=1e-6, atol=1e-6)
+                assert tuple(actual.shape) == (BATCH,)
+                assert_close(actual, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -586,20 +588,20 @@ def test_functions_share_an_order(cases, batch, shuffle_ties):
         ({"k": 2, "dtype": "float64"}, "left out .* Received: dtype='float64'"),
     ],
 )
-def test_arguments_that_do_not_go_with_an_order(arguments, message):
+def test_wrong_arguments_with_ranked_lists_are_errors(arguments, message):
     order = functional.rank([[1, 0]], [[0.1, 0.2]], k=5, shuffle_ties="average")
     with pytest.raises(ValueError, match=message):
         functional.ndcg(order, **arguments)
 
 
-def test_an_order_says_what_it_is():
+def test_repr_of_ranked_lists():
     order = functional.rank([[1, 0]] * 3, [[0.1, 0.2]] * 3, k=5, shuffle_ties=False)
     assert repr(order) == "<RankedLists of 3 lists, k=5, ties='stable'>"
 
 
-def test_arguments_may_repeat_those_of_an_order():
-    how = {"shuffle_ties": "average", "sparse_labels": True, "dtype": "float32"}
-    order = functional.rank([0], [[0.2, 0.2]], **how)
+def test_arguments_may_repeat_those_of_ranked_lists():
+    options = {"shuffle_ties": "average", "sparse_labels": True, "dtype": "float32"}
+    order = functional.rank([0], [[0.2, 0.2]], **options)
     expected = pytest.approx((1 + 1 / np.log2(3)) / 2)
-    for arguments in (how, {"shuffle_ties": True}):
+    for arguments in (options, {"shuffle_ties": True}):
         assert float(functional.ndcg(order, **arguments)[0]) == expected

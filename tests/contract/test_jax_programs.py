@@ -1,4 +1,4 @@
-"""Eager code on JAX: one program for a call, few of them, and nothing else changes."""
+"""Programs of eager code on JAX: one program per call, and few programs in total."""
 
 import functools
 import pickle
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture
 def compilations():
-    """The programs that XLA has compiled since the start of a test."""
+    """Records the compilations of XLA since the make_call of a test."""
     events = []
     is_compilation = "/jax/core/compile/backend_compile_duration".__eq__
 
@@ -45,7 +45,7 @@ def compilations():
     jax.monitoring.clear_event_listeners()
 
 
-def batch_of(rng, *shape):
+def draw_batch(rng, *shape):
     labels = rng.integers(-1, 5, size=shape).astype("float32")
     return labels, rng.integers(0, 6, size=shape).astype("float32")
 
@@ -58,25 +58,25 @@ def ragged_batches(rng, number=30):
         yield labels, [rng.random(size).tolist() for size in sizes]
 
 
-STARTS = {
+CALLS = {
     "metric": lambda: NDCG(k=10).update_state,
     "group": lambda: RankingMetrics(["ndcg@5", "ndcg@10", "map", "mrr"]).update_state,
     "function": lambda: functools.partial(functional.ndcg, k=10),
 }
 
 
-@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_ragged_batches_compile_few_programs(start, rng, compilations):
+@pytest.mark.parametrize("make_call", CALLS.values(), ids=CALLS)
+def test_ragged_batches_compile_few_programs(make_call, rng, compilations):
     batches = list(ragged_batches(rng))
     for most in (16, 0):
-        call, before = start(), len(compilations)
+        call, before = make_call(), len(compilations)
         for batch in batches:
             call(*batch)
         assert len(compilations) - before <= most
 
 
-def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compilations):
-    batch = batch_of(rng, 7, 9)
+def test_update_and_result_are_one_program_each(rng, compilations):
+    batch = draw_batch(rng, 7, 9)
     arguments = {"relevance_threshold": 1.125, "empty_value": 0.125}
     metric = metrics.MeanAveragePrecision(k=4, **arguments)
     before = len(compilations)
@@ -90,29 +90,29 @@ def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compil
 
 @pytest.mark.optimized
 @pytest.mark.parametrize("case", BACKEND_CASES, ids=str)
-def test_a_program_gives_what_its_operations_give(case, rng):
-    metric, apart = case.make(k=3, seed=1), case.make(k=3, seed=1)
+def test_programs_equal_single_operations(case, rng):
+    metric, eager = case.make(k=3, seed=1), case.make(k=3, seed=1)
     for levels in LEVELS:
         batch = dense_batch(rng, LIST_SIZE, levels)
         metric.update_state(*batch)
         with jax.disable_jit():
-            apart.update_state(*batch)
-    np.testing.assert_allclose(metric.result(), apart.result(), rtol=2e-6)
-    errors = metric.standard_error(), apart.standard_error()
+            eager.update_state(*batch)
+    np.testing.assert_allclose(metric.result(), eager.result(), rtol=2e-6)
+    errors = metric.standard_error(), eager.standard_error()
     np.testing.assert_allclose(*errors, rtol=1e-4)
 
 
 @pytest.mark.compiles_long
 @pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
-def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
-    """Of other sizes, rounded to others, and beyond those that are rounded."""
+def test_padding_changes_no_bit(shuffle_ties, rng):
+    """Other sizes are rounded up to other sizes, and large sizes are not rounded."""
     labels, scores, _ = dense_batch(rng, 20, 4)
     weights = rng.random(labels.shape).astype("float32") + 0.25
     arguments = {"k": 7, "shuffle_ties": shuffle_ties, "seed": 1}
 
     def sums_and_values(labels, scores, weights):
-        """Sums of all metrics, in which a changed bit of any list would show."""
+        """Returns sums of all metrics, which a changed bit of any list changes."""
         group = RankingMetrics(
             [x.make(name=str(x), **arguments) for x in BACKEND_CASES]
         )
@@ -124,34 +124,34 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
     for size in (30, 64, 2**17 // LISTS + 1):
         more = [(0, 0), (0, size - 20)]
         padded = np.pad(labels, more, constant_values=-1), np.pad(scores, more)
-        found, values = sums_and_values(*padded, np.pad(weights, more))
+        actual, values = sums_and_values(*padded, np.pad(weights, more))
         np.testing.assert_array_equal(values, expected_values)
-        for x, y in zip(found, expected, strict=True):
-            # The last bit of a sum in float64 may differ with what XLA fuses, and with
-            # it a remainder; that of the value of a list is 1e-10 or more.
+        for x, y in zip(actual, expected, strict=True):
+            # The last bit of a sum in float64, and with it a remainder, may depend on
+            # what XLA fuses. The last bit of the value of a list is 1e-10 or more.
             np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-11)
 
 
 def test_large_inputs_are_not_padded(monkeypatch, rng):
-    """It would copy them."""
+    """Padding would copy them."""
     monkeypatch.setattr(keras_rank.lists.standardize, "enlarged", None)
-    functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
+    functional.ndcg(*draw_batch(rng, 3, 2**16), k=3)
 
 
-def test_small_programs_have_the_options_that_xla_has(monkeypatch):
-    """One that it has no more is to be removed: nothing but time is lost until then."""
+def test_unknown_options_of_xla_are_left_out(monkeypatch):
+    """An option that XLA drops should be removed. Until then only time is lost."""
     known_options = backend._known_quick_options.__wrapped__
     monkeypatch.setenv("XLA_FLAGS", "")
     assert known_options() == backend._QUICK_OPTIONS
     monkeypatch.setitem(backend._QUICK_OPTIONS, "xla_option_of_no_version", 1)
     assert "xla_option_of_no_version" not in known_options()
-    # Those of a user stay.
+    # Options of a user are kept.
     flags = "--xla_backend_optimization_level=3 --xla_dump_to=/tmp/hlo"
     monkeypatch.setenv("XLA_FLAGS", flags)
     assert list(known_options()) == ["xla_cpu_use_fusion_emitters"]
 
 
-def test_functions_of_the_same_arguments_share_a_program():
+def test_equal_arguments_share_a_program():
     def plan(persistence):
         discount = keras_rank.discounts.geometric(persistence)
         return UpdateSpec.from_metrics([NDCG(k=2, rank_discount_fn=discount)])
@@ -161,8 +161,8 @@ def test_functions_of_the_same_arguments_share_a_program():
     assert plan(0.5) != plan(0.25)
 
 
-def test_every_argument_tells_programs_apart():
-    """Another value of any argument is another program."""
+def test_different_arguments_have_different_programs():
+    """Programs are different if the value of any argument is different."""
     for case in CASES:
         plan = UpdateSpec.from_metrics([case.make()])
         assert backend.is_ours(plan)
@@ -181,7 +181,7 @@ def test_every_argument_tells_programs_apart():
 
 
 class Positions(metrics.RankingMetric):
-    """Does what no program can: reads values, and counts its calls."""
+    """A metric that can't be a program: it reads values and counts its calls."""
 
     weight = 1.0
 
@@ -197,7 +197,7 @@ class Positions(metrics.RankingMetric):
         return ops.convert_to_tensor(first * seen) * self.scale * self.weight
 
 
-def test_a_formula_of_a_user_runs_as_it_is_written():
+def test_user_formulas_run_eagerly():
     batch = [[1, 0], [1, 0]], [[0.9, 0.1], [0.2, 0.8]]
     metric = Positions()
     assert float(metric(*batch)) == 0.5
@@ -208,59 +208,66 @@ def test_a_formula_of_a_user_runs_as_it_is_written():
     assert metric.calls == 2
     metric.reset_state()
     metric.scale.assign(0.5)
-    found = RankingMetrics([metric, NDCG(k=1, name="other")])(*batch)
-    assert found == {"positions": 0.75, "other": 0.5}
+    actual = RankingMetrics([metric, NDCG(k=1, name="other")])(*batch)
+    assert actual == {"positions": 0.75, "other": 0.5}
 
 
-def test_a_formula_of_a_user_sees_the_sizes_that_were_given():
-    """A mean over ranks is no formula that padding leaves as it is."""
+def test_user_formulas_get_unpadded_lists():
+    """Padding would change the mean over all ranks."""
 
     class Mean(metrics.RankingMetric):
         def compute(self, lists, ranking):
             return ops.mean(ranking.take(lists.relevance), axis=1)
 
     batch = [[1, 0, 0]], [[0.3, 0.2, 0.1]]
-    for given in (batch, [functional.rank(*batch)]):
-        assert float(Mean()(*given)) == pytest.approx(1 / 3)
+    for inputs in (batch, [functional.rank(*batch)]):
+        assert float(Mean()(*inputs)) == pytest.approx(1 / 3)
 
 
-def targets_of(queries):
+def make_targets(queries):
     return np.arange(2 * len(queries)).reshape(-1, 2)
 
 
-def sparse_of(queries):
-    """Targets and scores of 50 items."""
+def make_sparse_batch(queries):
+    """Returns targets and scores of 50 items."""
     scores = np.random.default_rng(0).integers(0, 9, (len(queries), 50))
-    return targets_of(queries), scores.astype("float32")
+    return make_targets(queries), scores.astype("float32")
 
 
 def rank_with_averaged_ties(queries):
-    targets = targets_of(queries)
+    targets = make_targets(queries)
     graded = {"ids": targets, "labels": np.ones_like(queries[:, :2])}
-    how = {"exclude": targets + 2, "shuffle_ties": "average"}
-    return catalogue.rank(graded, queries, ITEMS, **how)
+    options = {"exclude": targets + 2, "shuffle_ties": "average"}
+    return catalogue.rank(graded, queries, ITEMS, **options)
 
 
 AVERAGED = {"shuffle_ties": "average", "sparse_labels": True}
-# With the most programs that another number of queries may compile.
-OF_CATALOGUES = {
-    "rank": (6, lambda x: catalogue.rank(targets_of(x), x, ITEMS, seed=1)),
+# Calls, with the most programs that another number of queries may compile.
+CATALOGUE_CALLS = {
+    "rank": (6, lambda x: catalogue.rank(make_targets(x), x, ITEMS, seed=1)),
     "rank with averaged ties": (10, rank_with_averaged_ties),
-    # Two for a second pass, as queries tie at the end.
+    # Two programs are those of a second pass, as scores tie at the end.
     "top_k": (5, lambda x: catalogue.top_k(x, ITEMS, 3, shuffle_ties=True, seed=1)),
     "top_k of blocks": (6, lambda x: catalogue.top_k(x, ITEMS, 3, block_size=16)),
     "exclude_items": (
         1,
-        lambda x: exclude_items(*sparse_of(x)[::-1], keep=targets_of(x)[:, :1]),
+        lambda x: exclude_items(
+            *make_sparse_batch(x)[::-1], keep=make_targets(x)[:, :1]
+        ),
     ),
-    # How many ranks are listed depends on the values of the lists.
-    "a metric without a cutoff": (6, lambda x: NDCG(**AVERAGED)(*sparse_of(x))),
-    "a function without one": (5, lambda x: functional.ndcg(*sparse_of(x), **AVERAGED)),
+    # The number of ranks depends on the values of the lists.
+    "a metric without a cutoff": (6, lambda x: NDCG(**AVERAGED)(*make_sparse_batch(x))),
+    "a function without one": (
+        5,
+        lambda x: functional.ndcg(*make_sparse_batch(x), **AVERAGED),
+    ),
 }
 
 
-@pytest.mark.parametrize(("most", "call"), OF_CATALOGUES.values(), ids=OF_CATALOGUES)
-def test_a_catalogue_compiles_few_programs(call, most, rng, compilations):
+@pytest.mark.parametrize(
+    ("most", "call"), CATALOGUE_CALLS.values(), ids=CATALOGUE_CALLS
+)
+def test_catalogues_compile_few_programs(call, most, rng, compilations):
     queries = rng.integers(-2, 3, size=(13, 4)).astype("float32")
     call(queries[:9])
     before = len(compilations)
@@ -276,8 +283,8 @@ def test_a_catalogue_compiles_few_programs(call, most, rng, compilations):
     [(metrics.PairwiseAccuracy, None), (ExpectedReciprocalRank, None), (NDCG, 70)],
     ids=["inversions", "a loop over items", "bisection"],
 )
-def test_loops_of_a_class_of_a_user_are_compiled_once(base, targets, rng, compilations):
-    """It runs by operations. A loop over a new function would be a new one."""
+def test_loops_of_user_classes_are_compiled_once(base, targets, rng, compilations):
+    """The class runs as operations, and a loop with a new function would compile."""
 
     class Own(base):
         pass
@@ -294,7 +301,7 @@ def test_loops_of_a_class_of_a_user_are_compiled_once(base, targets, rng, compil
     assert len(compilations) == before
 
 
-def test_a_gain_of_a_user_may_be_any_function():
+def test_user_gains_may_be_any_function():
     factor = 1.0
     metric = metrics.DCG(k=1, gain_fn=lambda labels: factor * np.asarray(labels))
     assert float(metric([[3, 1]], [[0.9, 0.1]])) == 3.0
@@ -303,7 +310,7 @@ def test_a_gain_of_a_user_may_be_any_function():
     assert float(metric([[3, 1]], [[0.9, 0.1]])) == 6.0
 
 
-def test_state_of_a_users_own_is_kept():
+def test_state_of_user_classes_is_kept():
     class Counted(NDCG):
         def __init__(self, **arguments):
             super().__init__(**arguments)
@@ -327,45 +334,45 @@ def test_state_of_a_users_own_is_kept():
         (NDCG(sparse_labels=True), [0.5], "whole numbers as ids"),
     ],
 )
-def test_errors_come_before_any_state_changes(metric, labels, message):
+def test_errors_change_no_state(metric, labels, message):
     with pytest.raises(ValueError, match=message):
         metric.update_state(labels, [[0.9, 0.1]])
     assert not any(np.any(np.asarray(variable)) for variable in metric.variables)
 
 
 @pytest.mark.optimized
-def test_what_a_program_of_the_users_knows_already_is_computed_at_once():
+def test_constants_in_user_programs_are_computed_at_once():
     known = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
-    found = jax.jit(lambda x: x * functional.ndcg(*known))(1.0)
-    np.testing.assert_allclose(found, functional.ndcg(*known), rtol=1e-6)
+    actual = jax.jit(lambda x: x * functional.ndcg(*known))(1.0)
+    np.testing.assert_allclose(actual, functional.ndcg(*known), rtol=1e-6)
 
 
-def test_in_double_precision(rng):
-    labels, scores = batch_of(rng, 4, 6)
+def test_double_precision(rng):
+    labels, scores = draw_batch(rng, 4, 6)
     expected = np.asarray(functional.ndcg(labels, scores, shuffle_ties=False))
     with backend._float64():
         wide = labels.astype("float64"), scores.astype("float64")
-        found = functional.ndcg(*wide, shuffle_ties=False, dtype="float64")
-        assert found.dtype == "float64"
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+        actual = functional.ndcg(*wide, shuffle_ties=False, dtype="float64")
+        assert actual.dtype == "float64"
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
-def test_in_two_threads(rng):
-    batches = [batch_of(rng, 5, 6 + i) for i in range(2)]
+def test_two_threads(rng):
+    batches = [draw_batch(rng, 5, 6 + i) for i in range(2)]
 
-    def result_of(batch):
+    def compute_result(batch):
         metric = NDCG(seed=1, relevance_threshold=1.375)
         for _ in range(20):
             metric.update_state(*batch)
         return float(metric.result())
 
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(result_of, batches))
-    assert found == [result_of(batch) for batch in batches]
+        actual = list(pool.map(compute_result, batches))
+    assert actual == [compute_result(batch) for batch in batches]
 
 
-def test_metrics_and_ranked_lists_are_pickled_after_a_call(rng):
-    batch = batch_of(rng, 4, 6)
+def test_metrics_and_ranked_lists_can_be_pickled(rng):
+    batch = draw_batch(rng, 4, 6)
     metric, ranked = NDCG(k=3, seed=1), functional.rank(*batch, k=3, seed=1)
     expected = float(metric(*batch))
     again, ranked_again = pickle.loads(pickle.dumps((metric, ranked)))
@@ -374,20 +381,20 @@ def test_metrics_and_ranked_lists_are_pickled_after_a_call(rng):
     assert float(again(ranked_again)) == expected
 
 
-def test_symbols_are_not_compiled():
+def test_symbolic_tensors_are_not_compiled():
     labels, scores = keras.KerasTensor((3, 5)), keras.KerasTensor((3, 5))
     layer = keras.layers.Lambda(lambda batch: functional.ndcg(*batch), output_shape=())
     assert layer([labels, scores]).shape == (3,)
 
 
 @pytest.mark.parametrize("items", [3, 40])
-def test_targets_are_rounded_up_without_more_lists(items, rng):
-    """As many items as targets, or more: an added list of none would count."""
+def test_rounding_up_targets_adds_no_lists(items, rng):
+    """An added list without targets would count in the mean."""
     ids = rng.permuted(np.tile(np.arange(3), (5, 1)), axis=1)
     ids[:, -1] = -1
     scores = rng.random((5, items)).astype("float32")
     metric = metrics.RecallAtK(k=2, sparse_labels=True, seed=1)
-    # The last row, of no item, is that of the padding.
+    # The last row has no item and belongs to padding.
     dense = np.eye(items + 1, items)[ids].sum(axis=1)
     expected = functional.recall(dense, scores, k=2)
     assert float(metric(ids, scores)) == pytest.approx(float(np.mean(expected)))

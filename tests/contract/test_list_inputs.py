@@ -1,4 +1,4 @@
-"""What is accepted as lists, what is padding, and what the errors say."""
+"""Inputs as lists: accepted types and shapes, padding, errors and warnings."""
 
 import copy
 import functools
@@ -32,16 +32,16 @@ DTYPES = ["int32", "int64", "uint8", "float16", "float64", "bfloat16"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_any_number_will_do(dtype, backend):
+def test_numbers_of_any_dtype(dtype, backend):
     if backend == "jax" and dtype.endswith("64"):
-        pytest.skip("JAX has no 64 bits unless asked for")
-    given = LABELS, [[4, 3, 2, 1]]
-    tensors = [ops.cast(ops.array(x, dtype="int32"), dtype) for x in given]
-    assert value(*tensors) == value(*given)
+        pytest.skip("JAX has no 64 bits unless it is enabled")
+    inputs = LABELS, [[4, 3, 2, 1]]
+    tensors = [ops.cast(ops.array(x, dtype="int32"), dtype) for x in inputs]
+    assert value(*tensors) == value(*inputs)
 
 
 def variables(values, dtype):
-    """Of Keras, and of the backend where it has its own."""
+    """Yields a variable of Keras, and of the backend if it has variables."""
     yield keras.Variable(values, dtype=dtype, trainable=False)
     if BACKEND == "tensorflow":
         import tensorflow as tf
@@ -50,7 +50,7 @@ def variables(values, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
-def test_variables(dtype, backend):
+def test_variables_are_accepted(dtype, backend):
     labels = np.array([[0, 1, 1, 0]], dtype)
     expected = value(labels, SCORES, labels + 1)
     for variable in variables(labels, dtype):
@@ -76,38 +76,38 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("module", "column_of"), COLUMNS)
-def test_columns_of_tables(module, column_of):
+def test_columns_of_tables_are_accepted(module, column_of):
     column = column_of(pytest.importorskip(module))
-    given = [0, 2, 1, 0], [0.4, 0.3, 0.2, 0.1], [1.0, 2.0, 1.0, 1.0]
-    assert value(*map(column, given)) == value(*given)
+    inputs = [0, 2, 1, 0], [0.4, 0.3, 0.2, 0.1], [1.0, 2.0, 1.0, 1.0]
+    assert value(*map(column, inputs)) == value(*inputs)
     for rows in RAGGED, EVEN:
-        found = functional.ndcg(*map(column, rows), seed=1)
-        assert_equal(found, functional.ndcg(*rows, seed=1))
+        actual = functional.ndcg(*map(column, rows), seed=1)
+        assert_equal(actual, functional.ndcg(*rows, seed=1))
     subtopics, of_two = [[[1.0], [0.0]], [[1.0]]], [[0.1, 0.2], [0.3]]
-    found = functional.precision_ia(column(subtopics), column(of_two), k=1)
-    assert_equal(found, [0.0, 1.0])
+    actual = functional.precision_ia(column(subtopics), column(of_two), k=1)
+    assert_equal(actual, [0.0, 1.0])
     ids, catalogue = column([[1], [0, 2]]), column([[3.0, 2.0, 1.0]] * 2)
-    found = functional.recall(ids, catalogue, sparse_labels=True, k=1)
-    assert_equal(found, [0.0, 0.5])
+    actual = functional.recall(ids, catalogue, sparse_labels=True, k=1)
+    assert_equal(actual, [0.0, 0.5])
     with pytest.raises(ValueError, match="`y_true` should hold real numbers"):
         value(column(["a", "b"]), column([0.1, 0.2]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_tensors_of_torch_on_any_backend(dtype):
-    """With gradients, or in bfloat16, which NumPy doesn't have: rows, and whole."""
+def test_torch_tensors_are_accepted_on_any_backend(dtype):
+    """Tensors may need gradients, or be bfloat16, which NumPy doesn't have."""
     torch = pytest.importorskip("torch")
-    how = {"dtype": getattr(torch, dtype), "requires_grad": dtype == "float32"}
+    options = {"dtype": getattr(torch, dtype), "requires_grad": dtype == "float32"}
     for rows in RAGGED, EVEN:
-        given = [[torch.tensor(row, **how) for row in part] for part in rows]
-        assert_close(functional.ndcg(*given, seed=1), values_of(rows), rtol=1e-6)
-    labels = torch.tensor([[3.0, 1.0, 2.0]], **how)
-    found = functional.pairwise_accuracy(labels, [[3.0, 1.0, 2.0]])
-    assert float(found[0]) == 1.0
+        inputs = [[torch.tensor(row, **options) for row in part] for part in rows]
+        assert_close(functional.ndcg(*inputs, seed=1), compute_values(rows), rtol=1e-6)
+    labels = torch.tensor([[3.0, 1.0, 2.0]], **options)
+    actual = functional.pairwise_accuracy(labels, [[3.0, 1.0, 2.0]])
+    assert float(actual[0]) == 1.0
 
 
 def sparse_tensors():
-    """Those of the backend, and the method or function that makes them dense."""
+    """Returns sparse tensors with the method or function that makes them dense."""
     labels = np.float32(LABELS)
     if BACKEND == "torch":
         import torch
@@ -128,8 +128,8 @@ def sparse_tensors():
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
-def test_sparse_tensors_are_refused_by_name():
-    """Where ids are expected, a dense tensor would be misread."""
+def test_sparse_tensors_are_errors():
+    """Errors don't suggest a dense tensor where ids are expected."""
     ids, queries = [[1]], np.ones((1, 1))
     dense = {
         "y_true": lambda x: value(x, SCORES),
@@ -141,7 +141,7 @@ def test_sparse_tensors_are_refused_by_name():
         "queries": lambda x: catalogue.top_k(x, queries, 1),
         "candidates": lambda x: catalogue.top_k(queries, x, 1),
     }
-    of_ids = {
+    sparse_calls = {
         "y_true": lambda x: functional.ndcg(x, SCORES, sparse_labels=True),
         "targets": lambda x: catalogue.rank(x, queries, np.ones((3, 1))),
         "exclude": lambda x: catalogue.top_k(queries, queries, 1, exclude=x),
@@ -151,7 +151,7 @@ def test_sparse_tensors_are_refused_by_name():
     for tensor, way in sparse_tensors():
         kinds = [(dense, f".*spars.*{re.escape(way)}")]
         if not isinstance(tensor, scipy.sparse.sparray):  # Its columns are ids.
-            kinds.append((of_ids, " hold ids(?!.*dense)"))
+            kinds.append((sparse_calls, " hold ids(?!.*dense)"))
         for calls, message in kinds:
             for argument, call in calls.items():
                 with pytest.raises(
@@ -160,23 +160,23 @@ def test_sparse_tensors_are_refused_by_name():
                     call(tensor)
 
 
-# A third axis of 1, which `Dense(1)` over the items of lists leaves.
+# A third axis of size 1, which `Dense(1)` over the items of lists returns.
 
 
 @pytest.mark.programs
 @pytest.mark.parametrize("shape", [(24, 7), (8, 1), (1, 7), (1, 1), (0, 7), (8, 0)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_third_axis_of_one(shape, weighted, rng):
-    """With ties, which are shuffled by the numbers of lists and items."""
+def test_a_third_axis_of_size_1_is_dropped(shape, weighted, rng):
+    """Ties are shuffled by the numbers of lists and items, which stay equal."""
     labels = rng.integers(-1, 3, size=shape).astype("float32")
     scores = rng.integers(0, 3, size=shape).astype("float32")
     weights = rng.random(shape).astype("float32") if weighted else None
     mask = rng.random(shape) < 0.8
 
     def results(labels, mask, scores, weights):
-        given = {"labels": labels, "mask": mask}
-        values = functional.ndcg(given, scores, sample_weight=weights, seed=1)
-        mean = metrics.NDCG(seed=1)(given, scores, weights)
+        inputs = {"labels": labels, "mask": mask}
+        values = functional.ndcg(inputs, scores, sample_weight=weights, seed=1)
+        mean = metrics.NDCG(seed=1)(inputs, scores, weights)
         return [*ops.convert_to_numpy(values).tolist(), float(mean)]
 
     parts = labels, mask, scores, weights
@@ -188,12 +188,12 @@ def test_a_third_axis_of_one(shape, weighted, rng):
         assert results(*mixed) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
-def test_a_third_axis_of_a_catalogue(rng):
+def test_a_third_axis_of_catalogue_scores_is_dropped(rng):
     ids, scores = rng.integers(-1, 7, (24, 2)), rng.integers(0, 3, (24, 7))
-    how = {"sparse_labels": True, "seed": 1}
+    options = {"sparse_labels": True, "seed": 1}
     for y_true in (ids, ids[..., None]):
-        found = functional.ndcg(y_true, scores[..., None], **how)
-        assert_equal(found, functional.ndcg(ids, scores, **how))
+        actual = functional.ndcg(y_true, scores[..., None], **options)
+        assert_equal(actual, functional.ndcg(ids, scores, **options))
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def tf(backend):
     return pytest.importorskip("tensorflow")
 
 
-def test_a_third_axis_that_a_graph_does_not_know(tf):
+def test_a_third_axis_of_unknown_size(tf):
     unknown = tf.TensorSpec((None, None, None), "float32")
     ndcg = tf.function(functional.ndcg, input_signature=[unknown] * 2)
     labels, scores = tf.constant(LABELS, "float32"), tf.constant(SCORES)
@@ -212,7 +212,7 @@ def test_a_third_axis_that_a_graph_does_not_know(tf):
         ndcg(tf.ones((1, 2, 2)), tf.ones((1, 2, 2)))
 
 
-def test_an_unknown_number_of_axes_is_named(tf):
+def test_an_unknown_number_of_axes_is_an_error(tf):
     known, unknown = tf.TensorSpec((None, 3)), tf.TensorSpec(None)
     for argument, signature in (
         ("y_true", [unknown, known]),
@@ -229,8 +229,8 @@ NAMES = ["ndcg", "expected_reciprocal_rank", "pairwise_accuracy"]
 
 @pytest.mark.parametrize("with_xla", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_lists_without_items_in_a_graph_of_unknown_sizes(tf, name, with_xla):
-    """As a batch of a ragged dataset may have."""
+def test_empty_lists_in_a_graph_of_unknown_sizes(tf, name, with_xla):
+    """A batch of a ragged dataset may have no items."""
     call = functools.partial(getattr(functional, name), shuffle_ties="average")
     unknown = tf.TensorSpec((None, None), "float32")
     signature = [unknown] * 2
@@ -245,21 +245,21 @@ CLOSE_SCORES = [
     ([2**24, 2**24 + 1], "a tie"),
     ([2**33 - 1, 2**33], "a tie"),
     ([-(2**40), 2**62], "in order"),
-    # A number is retrieved, however low it is.
+    # All finite scores are retrieved, however low.
     ([-np.inf, -1e300], "in order"),
     ([-1e300, 1e300], "in order"),
 ]
 
 
 @pytest.mark.parametrize(("scores", "in_jax"), CLOSE_SCORES)
-def test_scores_are_ranked_in_64_bits_if_there_are_any(scores, in_jax, backend):
-    found = value([[0, 1]], [scores], shuffle_ties="average")
+def test_scores_are_compared_in_64_bits(scores, in_jax, backend):
+    actual = value([[0, 1]], [scores], shuffle_ties="average")
     is_tie = backend == "jax" and in_jax == "a tie"
     tie = value([[0, 1]], [[1, 1]], shuffle_ties="average")
-    assert found == pytest.approx(tie if is_tie else 1.0)
+    assert actual == pytest.approx(tie if is_tie else 1.0)
 
 
-def test_low_precision_scores_tie_only_where_they_are_equal():
+def test_low_precision_scores_tie_only_if_equal():
     scores = ops.cast(ops.array([[1.0, 1.0078125]]), "bfloat16")
     assert value([[0, 1]], scores, shuffle_ties="average") == 1.0
 
@@ -268,13 +268,13 @@ RAGGED = ([[1, 0, 2], [0, 1], [3]], [[0.3, 0.2, 0.1], [0.9, 0.5], [0.0]])
 EVEN = ([[1, 0], [0, 2]], [[0.5, 0.25], [0.125, 0.5]])
 
 
-def values_of(rows):
-    """Those of the lists by themselves."""
+def compute_values(rows):
+    """Returns the value of each list on its own."""
     return [value(*row) for row in zip(*rows, strict=True)]
 
 
-def ragged_by(library, rows, dtype="float32"):
-    """A ragged tensor, which some backends have, and which others take too."""
+def make_ragged(library, rows, dtype="float32"):
+    """Returns a ragged tensor of a library, which all backends accept."""
     module = pytest.importorskip(library)
     if library == "tensorflow":
         return module.cast(module.ragged.constant(rows, dtype="float64"), dtype)
@@ -286,24 +286,24 @@ FORMS = {
     "lists": list,
     "tuples": lambda rows: tuple(map(tuple, rows)),
     "arrays": lambda rows: [np.array(row) for row in rows],
-    # A column of lists, as of pandas, is an array of objects.
+    # A column of lists, as in pandas, is an array of objects.
     "columns": lambda rows: np.array(rows, dtype=object),
-    "ragged tensors": functools.partial(ragged_by, "tensorflow"),
-    "nested tensors": functools.partial(ragged_by, "torch"),
+    "ragged tensors": functools.partial(make_ragged, "tensorflow"),
+    "nested tensors": functools.partial(make_ragged, "torch"),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_lists_of_uneven_length(form):
     ragged = [FORMS[form](rows) for rows in RAGGED]
-    expected = values_of(RAGGED)
+    expected = compute_values(RAGGED)
     assert_close(functional.ndcg(*ragged, seed=1), expected, rtol=1e-6)
     assert float(metrics.NDCG()(*ragged)) == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.parametrize("library", ["tensorflow", "torch"])
 def test_ragged_tensors_keep_their_dtype(library):
-    """But for padding that it does not have."""
+    """The dtype changes only if it can't represent the padding."""
     rows, is_torch = [[1, 0, 2], [3]], library == "torch"
     for dtype, padding, expected in (
         ("uint8", -1, "int64" if is_torch else "float32"),
@@ -313,20 +313,20 @@ def test_ragged_tensors_keep_their_dtype(library):
         ("float32", -np.inf, "float32"),
         ("float64", -1, "float64"),
     ):
-        found = look("y_true", ragged_by(library, rows, dtype), padding)
-        assert dtype_name(found.numbers) == expected
-        assert list(found.lengths) == [3, 1]
-        numbers = np.asarray(found.numbers).tolist()
+        actual = look("y_true", make_ragged(library, rows, dtype), padding)
+        assert dtype_name(actual.numbers) == expected
+        assert list(actual.lengths) == [3, 1]
+        numbers = np.asarray(actual.numbers).tolist()
         assert numbers == [[1, 0, 2], [3, padding, padding]]
     with pytest.raises(ValueError, match="in rows of the same length"):
-        look("y_true", ragged_by(library, rows, "int64"))
+        look("y_true", make_ragged(library, rows, "int64"))
 
 
 @pytest.mark.parametrize("large", [2**53 + 1, 2**62 + 1])
 def test_large_numbers_in_ragged_tensors_of_tensorflow(large):
     tf = pytest.importorskip("tensorflow")
-    found = look("y_true", tf.ragged.constant([[large], [1, 2]], dtype="int64"), -1)
-    assert np.asarray(found.numbers).tolist() == [[large, -1], [1, 2]]
+    actual = look("y_true", tf.ragged.constant([[large], [1, 2]], dtype="int64"), -1)
+    assert np.asarray(actual.numbers).tolist() == [[large, -1], [1, 2]]
 
 
 def test_uneven_masks_and_weights():
@@ -347,13 +347,13 @@ CALLS = [metrics.NDCG, lambda: metrics.RankingMetrics(["mrr"]), lambda: function
 
 @pytest.mark.parametrize("make", CALLS)
 @pytest.mark.parametrize("last_axis", [(), (1,)])
-def test_lists_of_one_item_have_no_order(make, last_axis):
+def test_lists_of_one_item_are_warned_about(make, last_axis):
     labels, scores = (np.float32(x) for x in SINGLE)
     with pytest.warns(UserWarning, match="of one item: make lists of single items by"):
         make()(labels, scores.reshape(3, 1, *last_axis))
 
 
-def test_a_metric_warns_of_its_first_batch_alone():
+def test_only_the_first_batch_is_warned_about():
     metric = metrics.NDCG()
     with pytest.warns(UserWarning, match="One item has no order"):
         metric.update_state(*SINGLE)
@@ -362,13 +362,13 @@ def test_a_metric_warns_of_its_first_batch_alone():
     by_row.update_state([[1.0]], [[0.1]])
     with pytest.warns(UserWarning, match="One item has no order"):
         by_row.update_state(*SINGLE)
-    # A batch of short lists among others, as warnings are errors here.
+    # Short lists after longer ones cause no warning, which would be an error here.
     sorted_by_size = metrics.NDCG()
     sorted_by_size.update_state(LABELS, SCORES)
     sorted_by_size.update_state(*SINGLE)
 
 
-MEANT = [
+MEANT_AS_LISTS = [
     ([[1.0]], [[0.1]], {}),
     ([1.0, 0.0, 1.0], [0.1, 0.2, 0.3], {}),
     ([[1.0], [], [0.0]], [[0.1], [], [0.3]], {}),
@@ -378,8 +378,8 @@ MEANT = [
 ]
 
 
-@pytest.mark.parametrize(("labels", "scores", "arguments"), MEANT)
-def test_what_is_meant_as_lists_is_not_warned_of(labels, scores, arguments):
+@pytest.mark.parametrize(("labels", "scores", "arguments"), MEANT_AS_LISTS)
+def test_intended_lists_are_not_warned_about(labels, scores, arguments):
     metrics.MeanReciprocalRank(**arguments)(labels, scores)
     functional.reciprocal_rank(labels, scores, **arguments)
 
@@ -393,7 +393,7 @@ WRAPPED = "Ids below -1 are no targets, as -1 is: the lowest is -7"
 
 
 class TopLabel(metrics.RankingMetric):
-    """The label of the first item: a formula that reads graded labels."""
+    """A metric that reads graded labels: the label of the first item."""
 
     def compute(self, lists, ranking):
         return ranking.take(lists.labels)[:, 0]
@@ -454,13 +454,13 @@ WARNINGS = [
 
 
 @pytest.mark.parametrize(("metric", "given", "message"), WARNINGS)
-def test_what_the_first_batch_is_warned_of(metric, given, message):
-    """Once, and as a member of a group too."""
+def test_warnings_of_the_first_batch(metric, given, message):
+    """The warning comes once, also for members of a group."""
     group = metrics.RankingMetrics([type(metric).from_config(metric.get_config())])
     for each in (metric, group):
-        with warnings.catch_warnings(record=True, action="always") as found:
+        with warnings.catch_warnings(record=True, action="always") as actual:
             each.update_state(*given)
-        text = [str(warning.message) for warning in found]
+        text = [str(warning.message) for warning in actual]
         assert len(text) == (message is not None)
         assert message is None or text[0].startswith(message)
         with warnings.catch_warnings(action="error"):
@@ -468,10 +468,10 @@ def test_what_the_first_batch_is_warned_of(metric, given, message):
 
 
 def test_a_group_warns_once_for_all_members():
-    """Also of members that read the batch separately, and of those of exposure."""
+    """Members may read the batch separately, or be metrics of exposure."""
     members = ["ndcg@1", "mrr", "map", metrics.NDCG(dtype="float64", name="double")]
     exposure = [metrics.Coverage(1, items=3), metrics.Gini(1, items=3)]
-    for group, found in ((members + exposure, "'mrr', 'map'"), (exposure, None)):
+    for group, actual in ((members + exposure, "'mrr', 'map'"), (exposure, None)):
         group = metrics.RankingMetrics(group)
         with warnings.catch_warnings(record=True, action="always") as warned:
             group.update_state(
@@ -481,19 +481,19 @@ def test_a_group_warns_once_for_all_members():
             )
         # JAX also warns about float64.
         text = [str(x.message) for x in warned if "first batch" in str(x.message)]
-        assert len(text) == (3 if found is None else 4)
-        assert found is None or found in " ".join(text)
+        assert len(text) == (3 if actual is None else 4)
+        assert actual is None or actual in " ".join(text)
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX ranks integers as float32")
-def test_integers_that_float64_rounds_to_one_are_an_error():
-    """Such as times in nanoseconds, which would tie."""
+def test_integers_that_tie_in_float64_are_errors():
+    """Such integers, as times in nanoseconds, would tie."""
     scores = np.array([[2**53, 2**53 + 1, 2**53 - 5]])
     message = "`y_pred` should hold scores that float64 tells apart: subtract the same"
-    for given in (scores, ops.convert_to_tensor(scores, "int64"), -scores):
-        for labels, how in (([[0, 1, 0]], {}), ([1], IDS)):
+    for inputs in (scores, ops.convert_to_tensor(scores, "int64"), -scores):
+        for labels, options in (([[0, 1, 0]], {}), ([1], IDS)):
             with pytest.raises(ValueError, match=message):
-                functional.reciprocal_rank(labels, given, **how)
+                functional.reciprocal_rank(labels, inputs, **options)
     assert float(functional.reciprocal_rank([[0, 1, 0]], scores - 2**53)[0]) == 1.0
     functional.reciprocal_rank([[0, 1, 0]], scores * [[1, 2, 1]])
     functional.reciprocal_rank([[-1, 1, 0]], scores)
@@ -514,7 +514,7 @@ class CopiesLists(metrics.RankingMetric):
     takes_sparse_labels = True
 
     def compute(self, lists, ranking):
-        copied = self.copied(lists)
+        copied = self.copy_lists(lists)
         copied.relevance = 0.0 * lists.relevance
         assert not hasattr(copied, "unknown")
         assert copied.dtype == lists.dtype
@@ -526,13 +526,13 @@ def pickled(lists):
     return pickle.loads(pickle.dumps(lists))
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("copy_lists", [copy.copy, copy.deepcopy, pickled])
 @pytest.mark.parametrize("sparse_labels", [False, True])
-def test_lists_of_compute_are_copied(copied, sparse_labels):
-    """What is computed from a copy is not what the lists have."""
+def test_lists_can_be_copied_in_compute(copy_lists, sparse_labels):
+    """A copy does not share cached results with the original lists."""
     metric = CopiesLists(k=2, sparse_labels=sparse_labels, shuffle_ties="average")
-    metric.copied = copied
+    metric.copy_lists = copy_lists
     labels = [[0], [2]] if sparse_labels else [[1, 0, 0], [0, 0, 1]]
-    if BACKEND == "jax" and copied is pickled:
+    if BACKEND == "jax" and copy_lists is pickled:
         pytest.skip("JAX traces the method, and what it traces can't be pickled")
     assert float(metric(labels, [[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]])) == 0.5

@@ -1,6 +1,6 @@
-"""Long lists take shorter ways: the numbers of the oracle, and sums that do not drift.
+"""Long lists, which have fast paths: values equal the oracle's, and sums are exact.
 
-That the way makes no difference, `test_code_paths.py` and `test_best_first.py` say.
+`test_code_paths.py` and `test_best_first.py` compare the fast paths with other paths.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.optimized
 
 @pytest.mark.parametrize("levels", [4, 10**6] if IS_SLOW else LEVELS)
 def test_functions_equal_the_oracle(levels, rng, monkeypatch):
-    """Of a length that the oracle can take, in the way of longer ones."""
+    """The lists are short enough for the oracle, and use the path of longer lists."""
     monkeypatch.setattr(backend, "LONG_ROW", 512)
     labels, scores, weights = dense_batch(rng, ITEMS, levels)
     labels[rng.random(labels.shape) < 0.8] = 0.0
@@ -42,23 +42,24 @@ def test_functions_equal_the_oracle(levels, rng, monkeypatch):
         ]
         for name in FORMULAS:
             for k in (10,) if IS_SLOW else (3, 10):
-                found = ops.convert_to_numpy(getattr(functional, name)(order, k=k))
+                actual = ops.convert_to_numpy(getattr(functional, name)(order, k=k))
                 expected = [
                     getattr(oracle, name)(ranked[:k], items, k) if items else np.nan
                     for items, (ranked,) in zip(lists, orders, strict=True)
                 ]
                 np.testing.assert_allclose(
-                    found, expected, rtol=3e-6, atol=3e-6, err_msg=f"{name}@{k}"
+                    actual, expected, rtol=3e-6, atol=3e-6, err_msg=f"{name}@{k}"
                 )
 
 
 @pytest.mark.parametrize("relevant", [8999, 4500])
 def test_running_sums_of_thousands_do_not_drift(relevant):
-    """Of float32 added one by one, they would be off by whole items."""
+    """Sums of float32 that are added one by one would be wrong by whole items."""
     items = 9000
     labels = np.zeros((1, items), "float32")
     labels[:, :relevant] = 1.0
-    # At each rank, an item is relevant by this chance, and each above it by another.
+    # The probability that the item at a rank is relevant, and that an item above a
+    # relevant item is relevant.
     chance, other = relevant / items, (relevant - 1) / (items - 1)
     ranks = np.arange(1.0, items + 1.0)
     discounts = 1.0 / np.log2(ranks + 1.0)
@@ -70,5 +71,5 @@ def test_running_sums_of_thousands_do_not_drift(relevant):
     }
     for name, value in expected.items():
         function = getattr(functional, name)
-        found = function(labels, np.zeros_like(labels), shuffle_ties="average")
-        assert float(found[0]) == pytest.approx(value, rel=3e-6), name
+        actual = function(labels, np.zeros_like(labels), shuffle_ties="average")
+        assert float(actual[0]) == pytest.approx(value, rel=3e-6), name

@@ -1,4 +1,4 @@
-"""33,554,432 updates of one list each, where float32 sums stop at 2**24."""
+"""Sums of 33,554,432 updates with one list each: float32 sums stop at 2**24."""
 
 import fractions
 
@@ -12,8 +12,8 @@ from keras_rank.metrics import DCG
 from keras_rank.utils import export_state, merge_state
 
 UPDATES = 2**25
-# The lists take turns. They have one item, so that an update is quick, and products
-# that no compiler can round in its own way, so that the sums are known exactly.
+# The updates use these lists in turn. Each has one item, so that an update is fast. The
+# products round equally with all compilers, so that the sums are known exactly.
 LABELS = np.float32([0.0, 0.7, 1.3, 2.9])
 WEIGHTS = np.float32([1.0, 0.125, 4.0, 0.25])
 SCORE = np.zeros((1, 1), "float32")
@@ -26,7 +26,7 @@ def make_metric():
     return DCG(k=1, gain_fn="linear", rank_discount_fn="reciprocal", shuffle_ties=False)
 
 
-def assert_all_is_counted(metric):
+def assert_all_lists_count(metric):
     labels, weights = (
         list(map(fractions.Fraction, part.tolist())) for part in (LABELS, WEIGHTS)
     )
@@ -50,7 +50,7 @@ def loop_on_jax(update, states):
 def loop_on_tensorflow(update, states):
     import tensorflow as tf
 
-    # With XLA, as an update takes a hundred microseconds without, and 0.03 with it.
+    # XLA reduces the time of an update from a hundred microseconds to 0.03.
     @tf.function(jit_compile=True)
     def run(*states):
         return tf.while_loop(
@@ -64,7 +64,7 @@ def loop_on_tensorflow(update, states):
 
 @pytest.mark.compiles_long
 def test_updates_in_a_compiled_loop(backend):
-    """Beside `keras.metrics.Mean`, which stops counting half-way."""
+    """`keras.metrics.Mean`, which is updated in the loop too, stops half-way."""
     loops = {"jax": loop_on_jax, "tensorflow": loop_on_tensorflow}
     if backend not in loops:
         pytest.skip("no compiled loop here: the next test counts as far by merging")
@@ -85,14 +85,14 @@ def test_updates_in_a_compiled_loop(backend):
     for each, values in zip((metric, mean), states, strict=True):
         for variable, value in zip(each.variables, values, strict=True):
             variable.assign(value)
-    assert_all_is_counted(metric)
+    assert_all_lists_count(metric)
     assert int(metric.variables[-1] + 0) == UPDATES
     assert float(mean.count + 0) == UPDATES / 2
     assert float(mean.result()) > 1.5 * LABELS.mean()
 
 
-def test_merging_as_many_updates():
-    """Doubled and one turn added, so that no sum is a round number on the way."""
+def test_merged_states_of_as_many_updates():
+    """Sums are doubled and added to, so that no intermediate sum is a round number."""
     turn, metric = make_metric(), make_metric()
     for label, weight in zip(LABELS, WEIGHTS, strict=True):
         turn.update_state([[label]], SCORE, [weight])
@@ -101,5 +101,5 @@ def test_merging_as_many_updates():
         if digit == "1":
             merge_state(metric, [turn])
     merge_state(metric, [turn])
-    assert_all_is_counted(metric)
+    assert_all_lists_count(metric)
     assert int(metric.variables[-1] + 0) == UPDATES

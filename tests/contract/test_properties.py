@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import oracle
 import pytest
-from arrays import assert_close, assert_equal, values_of
+from arrays import assert_close, assert_equal, compute_values
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
@@ -70,7 +70,7 @@ def oracle_mean(case, values, lists, empty_value, empty_weight):
     return oracle.mean([v for v, _ in pairs], weights, empty_value)
 
 
-def result_of(case, metric, labels, scores, weights, splits):
+def result_of_parts(case, metric, labels, scores, weights, splits):
     """Returns the result after updates with the parts of a batch."""
     labels = case.labels(labels)
     for part in np.split(np.arange(len(labels)), splits):
@@ -96,7 +96,7 @@ def test_function_equals_the_oracle(case, batch, k, shuffle_ties, empty_value):
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "empty_value": empty_value}
     for sample_weight in (None, weights):
         lists = items_by_list(labels, scores, sample_weight)
-        values = values_of(case.values, labels, scores, sample_weight, **arguments)
+        values = compute_values(case.values, labels, scores, sample_weight, **arguments)
         assert values.shape == (BATCH,)
         expected = oracle_values(case, lists, k, shuffle_ties)
         for value, items, expected_value in zip(values, lists, expected, strict=True):
@@ -115,13 +115,13 @@ def test_function_equals_the_oracle(case, batch, k, shuffle_ties, empty_value):
 def test_float64_keeps_its_precision(case, rng, backend):
     """Keras's functions would cast float64 to float32 on NumPy and torch."""
     if backend == "jax":
-        pytest.skip("JAX has no float64 unless asked for")
+        pytest.skip("JAX has no float64 unless it is enabled")
     shape = (BATCH, LIST_SIZE)
     labels, scores = rng.integers(0, 5, shape), rng.integers(0, 4, shape)
     lists = items_by_list(labels, scores, weights := rng.uniform(0.5, 2.0, shape))
     for k, shuffle_ties in itertools.product((3, None), TIES):
         arguments = {"k": k, "shuffle_ties": shuffle_ties, "dtype": "float64"}
-        values = values_of(case.values, labels, scores, weights, **arguments)
+        values = compute_values(case.values, labels, scores, weights, **arguments)
         assert values.dtype == "float64"
         expected = oracle_values(case, lists, k, shuffle_ties)
         for value, expected_value in zip(values, expected, strict=True):
@@ -148,7 +148,7 @@ def test_class_equals_the_weighted_mean_of_the_oracle(
     for empty in EMPTY:
         metric = case.make(k=k, shuffle_ties=shuffle_ties, **empty)
         expected = oracle_mean(case, values, lists, **empty)
-        assert is_close(result_of(case, metric, *batch, splits=splits), expected)
+        assert is_close(result_of_parts(case, metric, *batch, splits=splits), expected)
 
 
 @all_metrics
@@ -190,7 +190,7 @@ def test_rank_biased_precision_is_at_most_1():
 def test_a_perfect_order_has_the_value_1(case, batch, k):
     """The value is exactly 1 if that of the oracle is exactly 1."""
     labels, _, _ = batch
-    values = values_of(case.values, labels, labels, k=k)
+    values = compute_values(case.values, labels, labels, k=k)
     expected = oracle_values(case, items_by_list(labels, labels), k, True)
     assert all(x == 1.0 for x, y in zip(values, expected, strict=True) if y == 1.0)
 
@@ -198,7 +198,7 @@ def test_a_perfect_order_has_the_value_1(case, batch, k):
 @all_metrics
 @pytest.mark.parametrize("k", [3, None])
 def test_constant_scores_have_the_mean_value(case, k):
-    """For constant scores, the value is the mean over all ranks of the relevant item."""
+    """Constant scores have the mean value over all ranks of the relevant item."""
     if not case.averages_ties:
         pytest.skip("ties count less than their mean")
     # One list for each index, and one more to get the shape of the other tests.
@@ -206,7 +206,7 @@ def test_constant_scores_have_the_mean_value(case, k):
     labels = 4.0 * np.eye(LIST_SIZE, dtype="float32")[index]
     constant = np.full_like(labels, 0.5)
     descending = np.tile(-np.arange(LIST_SIZE, dtype="float32"), (BATCH, 1))
-    by_index = values_of(case.values, labels, descending, k=k)
+    by_index = compute_values(case.values, labels, descending, k=k)
     average = case.values(labels, constant, k=k, shuffle_ties="average")
     assert_close(average, np.mean(by_index[:LIST_SIZE]), rtol=1e-6)
 
@@ -233,7 +233,7 @@ def test_a_monotone_map_of_scores_changes_no_value(case, batch, k, shuffle_ties)
 
 @all_metrics
 def test_reset_and_config_round_trip_keep_the_result(case):
-    """This includes the default seed of the shuffle. Models save configs as JSON."""
+    """Configs, which models save as JSON, contain the default seed of the shuffle."""
     labels, scores = case.labels(np.tile([[3, 0, 1, 0]], (9, 1))), np.zeros((9, 4))
     averaged = {"k": 3, "shuffle_ties": "average", "empty_value": None, "name": "mine"}
     for metric in (case.metric(**case.arguments), case.make(**averaged)):

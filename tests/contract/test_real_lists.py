@@ -1,4 +1,4 @@
-"""Real lists: 201 queries of a search engine, labels 0 to 4."""
+"""NDCG of real lists: 201 queries of a search engine with labels 0 to 4."""
 
 import compiled
 import numpy as np
@@ -34,7 +34,7 @@ def padded(lists, padding):
 
 
 def scorings(features):
-    """A few fixed models: features with many ties, sums with few, and a constant."""
+    """Yields scores of fixed models: with many ties, with few ties, and constant."""
     yield "one feature", [x[:, 9] for x in features]
     yield "another", [x[:, 44] for x in features]
     yield "a sum", [x.sum(axis=1) for x in features]
@@ -45,7 +45,7 @@ def scorings(features):
 CUTOFFS = [1, 3, 5, 10]
 
 
-def averaged_by_sklearn(labels, scores, k):
+def mean_of_sklearn(labels, scores, k):
     values = [
         ndcg_score([y], [s], k=k) if len(y) > 1 else float(y[0] > 0)
         for y, s in zip(labels, scores, strict=True)
@@ -54,24 +54,22 @@ def averaged_by_sklearn(labels, scores, k):
 
 
 @pytest.mark.compiles_long
-def test_ndcg_of_fixed_scorings(queries):
-    """Compiled where each operation of each size would be compiled by itself."""
+def test_ndcg_equals_that_of_sklearn(queries):
+    """The update is compiled where single operations of each size would be compiled."""
     labels, features = queries
     linear = {"gain_fn": "linear", "shuffle_ties": "average"}
     group = RankingMetrics([NDCG(k=k, **linear) for k in CUTOFFS])
     update, batch_sizes = group.update_state, (67, 201)
     if IS_SLOW:
-        way = next(iter(compiled.COMPILERS))
-        update, batch_sizes = compiled.COMPILERS[way](group), (67,)
+        compiler = next(iter(compiled.COMPILERS))
+        update, batch_sizes = compiled.COMPILERS[compiler](group), (67,)
     for name, scores in scorings(features):
         scores = [x.astype("float32") for x in scores]
-        expected = {
-            f"ndcg_at_{k}": averaged_by_sklearn(labels, scores, k) for k in CUTOFFS
-        }
+        expected = {f"ndcg_at_{k}": mean_of_sklearn(labels, scores, k) for k in CUTOFFS}
         batch = padded(labels, -1), padded(scores, 0), np.ones((201, 1), "float32")
         for batch_size in batch_sizes:
             group.reset_state()
             for start in range(0, 201, batch_size):
                 update(*(x[start : start + batch_size] for x in batch))
-            found = {k: float(value) for k, value in group.result().items()}
-            assert found == pytest.approx(expected, abs=1e-6), name
+            actual = {k: float(value) for k, value in group.result().items()}
+            assert actual == pytest.approx(expected, abs=1e-6), name

@@ -1,4 +1,4 @@
-"""Metrics that hold arrays: how their configs save them."""
+"""Configs of metrics with arrays as arguments, which are saved bit for bit."""
 
 import base64
 import copy
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.programs
 
 @keras.saving.register_keras_serializable("tests")
 class Shares(Novelty):
-    """A subclass that computes with its argument."""
+    """A subclass whose `__init__` transforms its argument."""
 
     def __init__(self, k, popularity, **arguments):
         numbers = np.asarray(popularity, "float32")
         super().__init__(k, popularity=numbers / np.max(numbers), **arguments)
 
 
-def with_arrays(items=7):
+def make_metrics(items=7):
     numbers = np.arange(1.0, items + 1).astype("float32") / items
     vectors = np.random.default_rng(1).normal(size=(items, 3)).astype("float32")
     kinds = AveragePopularity, Novelty, Shares
@@ -38,19 +38,19 @@ def with_arrays(items=7):
     return [*metrics, IntraListDiversity(2, item_vectors=vectors, seed=1)]
 
 
-def array_of(metric):
+def name_and_array(metric):
     name = "item_vectors" if isinstance(metric, IntraListDiversity) else "popularity"
     return name, getattr(metric, name)
 
 
-@pytest.mark.parametrize("metric", with_arrays(), ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", make_metrics(), ids=lambda metric: metric.name)
 def test_arrays_are_saved_bit_for_bit(metric):
-    """As JSON, from which `from_config` and the class read them, and as copies."""
-    name, array = array_of(metric)
+    """`from_config`, the class and copies restore the arrays from JSON."""
+    name, array = name_and_array(metric)
     config = json.loads(json.dumps(metric.get_config()))
     kind = type(metric)
-    as_lists = {**config, name: array.tolist()}  # As in version 0.6.0.
-    for copied in (
+    as_lists = {**config, name: array.tolist()}  # The format of version 0.6.0.
+    for restored in (
         kind.from_config(config),
         kind(**config) if kind is not Shares else metric,
         kind.from_config(as_lists),
@@ -58,21 +58,21 @@ def test_arrays_are_saved_bit_for_bit(metric):
         copy.copy(metric),
         copy.deepcopy(metric),
     ):
-        assert array_of(copied)[1].tobytes() == array.tobytes()
-        assert repr(copied) == repr(metric)
-        assert copied.get_config() == config
+        assert name_and_array(restored)[1].tobytes() == array.tobytes()
+        assert repr(restored) == repr(metric)
+        assert restored.get_config() == config
 
 
 @pytest.mark.parametrize("dtype", ["float64", ">f8", ">f4", "float16", "int64"])
 def test_saved_arrays_of_other_dtypes(dtype):
-    given = np.arange(6).astype(dtype).reshape(3, 2)
-    metric = IntraListDiversity(2, item_vectors=given)
+    inputs = np.arange(6).astype(dtype).reshape(3, 2)
+    metric = IntraListDiversity(2, item_vectors=inputs)
     (saved,) = [x for x in metric.get_config().values() if isinstance(x, dict)]
     assert (saved["shape"], saved["dtype"]) == ([3, 2], "float32")
-    assert base64.b64decode(saved["base64"]) == given.astype("<f4").tobytes()
+    assert base64.b64decode(saved["base64"]) == inputs.astype("<f4").tobytes()
 
 
-def test_saved_arrays_in_groups_and_of_many_vectors(rng):
+def test_groups_save_large_arrays(rng):
     vectors = rng.normal(size=(10_000, 64)).astype("float32")
     group = RankingMetrics([IntraListDiversity(2, item_vectors=vectors), "mrr"])
     saved = json.dumps(keras.saving.serialize_keras_object(group))
@@ -82,8 +82,10 @@ def test_saved_arrays_in_groups_and_of_many_vectors(rng):
     assert len(repr(loaded)) < 200
 
 
-AS_SAVED = Novelty(2, popularity=[0.5, 1.0]).get_config()["popularity"]
-NO_BYTES = "`popularity` should be an array, or a dict of its bytes as in `get_config`"
+SAVED_ARRAY = Novelty(2, popularity=[0.5, 1.0]).get_config()["popularity"]
+WRONG_ARRAY = (
+    "`popularity` should be an array, or a dict of its bytes as in `get_config`"
+)
 
 
 @pytest.mark.parametrize(
@@ -98,19 +100,19 @@ NO_BYTES = "`popularity` should be an array, or a dict of its bytes as in `get_c
         *(({"base64": x}, "no base64") for x in ("AAA", "!!!!", "\xe9", None, 7, [])),
     ],
 )
-def test_malformed_arrays_are_an_error(changed, received):
-    saved = {**AS_SAVED, **changed}
+def test_malformed_arrays_are_errors(changed, received):
+    saved = {**SAVED_ARRAY, **changed}
     config = {**Novelty(2, popularity=[0.5, 1.0]).get_config(), "popularity": saved}
     for call in (
         lambda: Novelty(2, popularity=saved),
         lambda: Novelty.from_config(config),
     ):
-        with pytest.raises(ValueError, match=re.escape(NO_BYTES)) as error:
+        with pytest.raises(ValueError, match=re.escape(WRONG_ARRAY)) as error:
             call()
         assert str(error.value).endswith(f"Received: a dict with {received}")
 
 
-def test_saved_arrays_are_checked_like_others():
+def test_saved_arrays_are_checked():
     numbers = np.array([np.nan, 0.5], "<f4").tobytes()
     for text, shape, received in (
         (numbers, [2], "invalid values (1 of 2), such as nan"),

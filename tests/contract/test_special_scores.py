@@ -1,7 +1,7 @@
-"""NaN of both signs, infinities, denormal numbers, both zeros, views and autocast.
+"""Special scores: NaN of both signs, infinities, subnormals, both zeros and views.
 
-Rows of each size are ordered in a way of their own, in each of which any of these could
-hide other items. That compiled code has the same numbers, `test_code_paths.py` says.
+Each size of rows has its own sorting algorithm, in which any of these scores could hide
+other items. `test_code_paths.py` compares compiled code with eager code.
 """
 
 import functools
@@ -22,36 +22,41 @@ SIZES = [37, 600, 5000]
 ORDERS = [(5, True), (5, "average"), (None, False)][: 1 if IS_SLOW else 3]
 SHARES = [0.01, 0.7]
 
-# As 0 / 0 or inf - inf make it on x86, while that of NumPy has no sign.
+# The result of 0 / 0 or inf - inf on x86, while NumPy's NaN has no sign.
 MINUS_NAN = np.copysign(np.float32(np.nan), np.float32(-1.0))
-DENORMAL = np.float32(1e-40)
+SUBNORMAL = np.float32(1e-40)
 KINDS = {
     "nan": [np.nan],
     "minus nan": [MINUS_NAN],
     "infinite": [np.inf, -np.inf],
-    "denormal": [DENORMAL, -DENORMAL, 0.0, -0.0],
-    "all": [np.nan, MINUS_NAN, np.inf, -np.inf, DENORMAL, -DENORMAL, 0.0, -0.0],
+    "denormal": [SUBNORMAL, -SUBNORMAL, 0.0, -0.0],
+    "all": [np.nan, MINUS_NAN, np.inf, -np.inf, SUBNORMAL, -SUBNORMAL, 0.0, -0.0],
 }
 
 
-def scores_of(kind, share, shape, rng):
-    """Scores of which a share is odd. If it is most, denormal ones are the highest."""
+def draw_scores(kind, share, shape, rng):
+    """Draws scores with a share of special values.
+
+    If most scores are special, subnormals are the highest scores.
+    """
     scores = rng.normal(size=shape).astype("float32")
     scores = -np.abs(scores) if share > 0.5 else scores
     odd = rng.choice(np.array(KINDS[kind], "float32"), size=shape)
     return np.where(rng.random(shape) < share, odd, scores)
 
 
-def meant(scores):
-    """What stands for itself: NaN is not retrieved, and a denormal number is 0."""
+def plain_scores(scores):
+    """Returns the equivalent plain scores: NaN becomes `-inf`, and subnormals 0."""
     scores = np.where(np.isnan(scores), -np.inf, scores)
     return np.where(np.abs(scores) < np.finfo("float32").tiny, 0.0, scores)
 
 
-def labels_for(scores, rng):
-    """Labels of five items: three with high scores, and two of any."""
+def draw_labels(scores, rng):
+    """Draws labels of five items: three with high scores, and any two others."""
     labels = np.zeros_like(scores)
-    for row, best in zip(labels, np.argsort(-meant(scores), axis=1), strict=True):
+    for row, best in zip(
+        labels, np.argsort(-plain_scores(scores), axis=1), strict=True
+    ):
         high, others = best[:8], best[8:]
         relevant = [*rng.permutation(high)[:3], *rng.permutation(others)[:2]]
         row[relevant] = rng.integers(1, 5, ITEMS_RELEVANT)
@@ -59,21 +64,21 @@ def labels_for(scores, rng):
 
 
 def graded_ids(labels):
-    """The same labels as those of targets among all items."""
+    """Returns labels as graded targets."""
     ids = np.argsort(-labels, axis=1, kind="stable")[:, :ITEMS_RELEVANT]
     return {"ids": ids, "labels": np.take_along_axis(labels, ids, axis=1)}
 
 
 def all_values(y_true, scores, sparse_labels, k, shuffle_ties):
-    """The values of all metrics."""
-    how = {"shuffle_ties": shuffle_ties, "seed": 1}
+    """Returns the values of all metrics."""
+    options = {"shuffle_ties": shuffle_ties, "seed": 1}
     dense = functools.partial(dense_values, weights=None)
     values = sparse_values if sparse_labels else dense
-    return array(ops.stack(values(y_true, scores, cases=FIRST_CASES, k=k, **how)))
+    return array(ops.stack(values(y_true, scores, cases=FIRST_CASES, k=k, **options)))
 
 
-# Where operations are compiled one by one, one share of each kind.
-some_kinds = pytest.mark.parametrize(
+# Slow backends, which compile single operations, test one share of each kind.
+each_kind = pytest.mark.parametrize(
     ("kind", "share"),
     [
         (kind, share)
@@ -85,51 +90,51 @@ some_kinds = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("sparse_labels", [False, True])
-@some_kinds
+@each_kind
 @pytest.mark.parametrize("size", SIZES)
-def test_scores_are_what_they_mean(size, kind, share, sparse_labels, rng):
-    scores = scores_of(kind, share, (LISTS, size), rng)
-    labels = labels_for(scores, rng)
+def test_special_scores_count_as_plain_scores(size, kind, share, sparse_labels, rng):
+    scores = draw_scores(kind, share, (LISTS, size), rng)
+    labels = draw_labels(scores, rng)
     y_true = graded_ids(labels) if sparse_labels else labels
     for order in ORDERS:
-        found = all_values(y_true, scores, sparse_labels, *order)
-        expected = all_values(y_true, meant(scores), sparse_labels, *order)
-        np.testing.assert_allclose(found, expected, atol=2e-6)
+        actual = all_values(y_true, scores, sparse_labels, *order)
+        expected = all_values(y_true, plain_scores(scores), sparse_labels, *order)
+        np.testing.assert_allclose(actual, expected, atol=2e-6)
 
 
-def as_given(queries, candidates):
-    """Scores that are the only feature of the candidates, with all of their bits."""
+def score_by_feature(queries, candidates):
+    """Returns the only feature of the candidates as scores, with all bits."""
     return ops.repeat(ops.transpose(candidates), queries.shape[0], axis=0)
 
 
 @pytest.mark.compiles_long
-@some_kinds
-def test_catalogues(kind, share, rng):
-    """Where half of the items are asked for, all of those with a score are found."""
-    scores = scores_of(kind, share, (1, 600), rng)
-    targets = graded_ids(labels_for(scores, rng))
+@each_kind
+def test_catalogues_with_special_scores(kind, share, rng):
+    """The top half of the items contains all retrieved items."""
+    scores = draw_scores(kind, share, (1, 600), rng)
+    targets = graded_ids(draw_labels(scores, rng))
     queries, k = np.ones((1, 1), "float32"), 300
-    expected = meant(scores)[0]
+    expected = plain_scores(scores)[0]
     in_order = np.argsort(-expected, kind="stable")[:k]
     number = np.sum(expected[in_order] > -np.inf)
     # A user's function is compiled at each call.
-    for score in ["dot"] if IS_SLOW else ["dot", as_given]:
+    for score in ["dot"] if IS_SLOW else ["dot", score_by_feature]:
         blocks = {"score": score, "block_size": 512}
-        found = catalogue.top_k(queries, scores.T, k, **blocks)
-        best, ids = (array(x)[0] for x in found)
+        actual = catalogue.top_k(queries, scores.T, k, **blocks)
+        best, ids = (array(x)[0] for x in actual)
         assert_equal(ids[:number], in_order[:number])
         assert_equal(best[:number], expected[in_order[:number]])
         assert np.all(ids[number:] == -1)
         assert np.all(best[number:] == -np.inf)
         order = catalogue.rank(targets, queries, scores.T, shuffle_ties=False, **blocks)
         for function in (functional.ndcg, functional.pairwise_accuracy):
-            how = {"sparse_labels": True, "shuffle_ties": False}
-            of_matrix = function(targets, expected[None], **how)
+            options = {"sparse_labels": True, "shuffle_ties": False}
+            of_matrix = function(targets, expected[None], **options)
             assert_close(function(order), of_matrix, atol=2e-6)
 
 
-def views_of(x):
-    """The same numbers in other layouts of memory."""
+def make_views(x):
+    """Yields views of equal numbers with other memory layouts."""
     yield "transposed", ops.transpose(ops.convert_to_tensor(np.ascontiguousarray(x.T)))
     yield "every other", ops.convert_to_tensor(np.repeat(x, 2, axis=1))[:, ::2]
     yield "columns of more", ops.convert_to_tensor(np.pad(x, [(0, 0), (3, 2)]))[:, 3:-2]
@@ -140,21 +145,21 @@ def views_of(x):
 
 @pytest.mark.parametrize("sparse_labels", [False, True])
 @pytest.mark.parametrize("size", SIZES[1:])
-def test_views(size, sparse_labels, rng):
+def test_views_change_no_value(size, sparse_labels, rng):
     scores = np.round(rng.normal(size=(LISTS, size)), 2).astype("float32")
-    labels = labels_for(scores, rng)
+    labels = draw_labels(scores, rng)
     y_true = graded_ids(labels) if sparse_labels else labels
     for order in ORDERS:
         expected = all_values(y_true, scores, sparse_labels, *order)
-        for layout, view in views_of(scores):
-            found = all_values(y_true, view, sparse_labels, *order)
-            np.testing.assert_array_equal(found, expected, err_msg=layout)
+        for layout, view in make_views(scores):
+            actual = all_values(y_true, view, sparse_labels, *order)
+            np.testing.assert_array_equal(actual, expected, err_msg=layout)
 
 
-@pytest.mark.skipif(BACKEND != "torch", reason="autocast is torch's")
+@pytest.mark.skipif(BACKEND != "torch", reason="only torch has autocast")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_autocast_changes_nothing(dtype, rng):
-    """It would multiply in half precision, in a user's score too."""
+def test_autocast_changes_no_value(dtype, rng):
+    """Autocast would multiply in half precision, in score functions of users too."""
     import torch
 
     def values():
@@ -176,13 +181,13 @@ def test_autocast_changes_nothing(dtype, rng):
         ops.convert_to_tensor(rng.normal(size=size).astype("float32"))
         for size in (shape, (20, 16), (300, 16))
     )
-    # At rank 5, just above others.
+    # Each target has rank 5, just above others.
     targets = torch.topk(queries @ candidates.T, 5).indices[:, 4]
     many = torch.topk(queries @ candidates.T, 40).indices
     expected = list(values())
     device = expected[0].device.type
     with torch.autocast(device, dtype=getattr(torch, dtype)):
-        found = list(values())
-    for value, other in zip(found, expected, strict=True):
+        actual = list(values())
+    for value, other in zip(actual, expected, strict=True):
         assert value.dtype == other.dtype
         np.testing.assert_array_equal(value.cpu(), other.cpu())

@@ -1,4 +1,4 @@
-"""How sure the number is: the standard error of every metric, and its laws."""
+"""Standard errors of every metric, compared with their definition and the bootstrap."""
 
 import compiled
 import keras
@@ -16,42 +16,43 @@ from keras_rank.utils import merge_state
 
 
 class FirstLabel(RankingMetric):
-    """The value is what is given as label, of lists of one item."""
+    """A metric of lists of one item, whose value is the label."""
 
     def compute(self, lists, ranking):
         return lists.labels[:, 0]
 
 
 def first_labels(*values_and_weights, **arguments):
-    """A metric that has seen these values. Those of 0 have no relevant item."""
+    """Returns a metric that was updated with values, where 0 means no relevant item."""
     metric = FirstLabel(relevance_threshold=1e-6, shuffle_ties=False, **arguments)
     for values, weights in values_and_weights:
         values = np.float32(values)[:, None]
-        # A mask says that lists of one item are meant.
+        # A mask prevents the warning about lists of one item.
         labels = {"labels": values, "mask": np.ones_like(values)}
         metric.update_state(labels, np.zeros_like(values), weights)
     return metric
 
 
-def close(expected):
-    """To rounding, also beside values that are much larger than their differences."""
+def close_to(expected):
+    """Returns an approximation with tolerances of rounding errors."""
     return pytest.approx(expected, rel=2e-6, abs=2e-6, nan_ok=True)
 
 
-def mean_of(values, weights, axis=-1):
-    """The weighted mean, where lists of weight 0 score 0 at the mean weight."""
+def weighted_mean(values, weights, axis=-1):
+    """Returns the weighted mean. Lists of weight 0 have value 0 and the mean weight."""
     relevant = weights > 0
     share = relevant.mean(axis=axis)
     return (weights * values).sum(axis=axis) / weights.sum(axis=axis) * share
 
 
-def by_contributions(values, weights, empty_value):
-    """The error from what each list has contributed to the mean.
+def error_by_contributions(values, weights, empty_value):
+    """Returns the standard error by the contribution of each list to the mean.
 
     Args:
-        values: the value of each list, whatever it is where the weight is 0.
-        weights: 0 for the lists without relevant items.
-        empty_value: what these score; they are left out already if it is `None`.
+        values: the value of each list, which is arbitrary if the weight is 0.
+        weights: 0 for lists without relevant items.
+        empty_value: the value of lists without relevant items. If it is `None`, these
+            lists were left out before.
     """
     relevant, number = weights > 0, len(weights)
     if number < 2:
@@ -64,13 +65,13 @@ def by_contributions(values, weights, empty_value):
     return np.sqrt((parts**2).sum() / (number * (number - 1)))
 
 
-def test_empty_lists_with_weights_of_their_own_are_as_any_other():
+def test_empty_lists_with_own_weights_count_like_others():
     values, weights = np.array([0.0, 0.5, 1.0, 0.0]), np.array([4.0, 1.0, 2.0, 3.0])
     metric = first_labels((values, weights), empty_value=0.25, empty_weight="own")
     filled = np.where(values > 0, values, 0.25)
-    assert float(metric.result()) == close(np.average(filled, weights=weights))
-    expected = by_contributions(filled, weights, None)
-    assert float(metric.standard_error()) == close(expected)
+    assert float(metric.result()) == close_to(np.average(filled, weights=weights))
+    expected = error_by_contributions(filled, weights, None)
+    assert float(metric.standard_error()) == close_to(expected)
 
 
 @pytest.mark.compiles_long
@@ -81,12 +82,12 @@ def test_empty_lists_with_weights_of_their_own_are_as_any_other():
     shuffle_ties=ties,
     empty_value=st.sampled_from([0.0, 0.5, None]),
 )
-def test_it_is_that_of_the_contributions(
+def test_errors_equal_those_of_contributions(
     batch, weighted, splits, shuffle_ties, empty_value
 ):
-    """However the batch is split."""
+    """The batch is split into parts of any size."""
     labels, scores, weights = batch
-    # One for each list, which changes no value.
+    # Each list has one weight, which changes no value.
     weights = 0.5 + weights[:, 0] if weighted else np.ones(BATCH)
     arguments = {"k": 3, "shuffle_ties": shuffle_ties}
     expected = {}
@@ -95,26 +96,26 @@ def test_it_is_that_of_the_contributions(
         values = ops.convert_to_numpy(values).astype("float64")
         relevant = ~np.isnan(values)
         left_out = empty_value is None or case.leaves_out_empty
-        kept = relevant if left_out else (labels >= 0).any(axis=1)
+        counts = relevant if left_out else (labels >= 0).any(axis=1)
         values = np.where(relevant, values, 0.0)
-        expected[case.name] = by_contributions(
-            values[kept], np.where(relevant, weights, 0.0)[kept], empty_value
+        expected[case.name] = error_by_contributions(
+            values[counts], np.where(relevant, weights, 0.0)[counts], empty_value
         )
     members = [
         case.make(name=case.name, empty_value=empty_value, **arguments)
         for case in FIRST_CASES
     ]
-    # All at once: they order each batch together.
+    # One group is faster, as all members share an order.
     group = RankingMetrics(members)
     for part in np.split(np.arange(BATCH), splits):
         given_weights = weights[part] if weighted else None
         group.update_state(labels[part], scores[part], given_weights)
-    assert keras.tree.map_structure(float, group.standard_error()) == close(expected)
+    assert keras.tree.map_structure(float, group.standard_error()) == close_to(expected)
 
 
 @pytest.fixture
 def batch(rng):
-    """Of uneven lists: one without relevant items, one without any item."""
+    """Returns uneven lists, one without relevant items and one without items."""
     shape = (BATCH, LIST_SIZE)
     labels = rng.integers(-1, 5, shape).astype("float32")
     labels[1], labels[2] = 0.0, -1.0
@@ -122,8 +123,8 @@ def batch(rng):
     return labels, rng.normal(size=shape).astype("float32"), weights
 
 
-@pytest.mark.parametrize("way", compiled.COMPILERS)
-def test_compiled_equals_eager(way, batch):
+@pytest.mark.parametrize("compiler", compiled.COMPILERS)
+def test_compiled_equals_eager(compiler, batch):
     group = RankingMetrics(["ndcg@3", NDCG(k=2, empty_value=None), "mrr"])
     group.update_state(*batch)
 
@@ -131,41 +132,43 @@ def test_compiled_equals_eager(way, batch):
         with keras.StatelessScope(zip(group.variables, variables, strict=True)):
             return group.standard_error()
 
-    found = compiled.compile_function(way, errors)([x.value for x in group.variables])
+    actual = compiled.compile_function(compiler, errors)(
+        [x.value for x in group.variables]
+    )
     expected = keras.tree.map_structure(float, group.standard_error())
-    assert keras.tree.map_structure(float, found) == close(expected)
+    assert keras.tree.map_structure(float, actual) == close_to(expected)
 
 
-def of_sums(values, weights, empty_value):
-    """By the formula, of data sets in rows; a list of weight 0 is empty."""
+def error_of_sums(values, weights, empty_value):
+    """Returns errors by the formula for rows of lists. Lists of weight 0 are empty."""
     v, w, relevant = values, weights, weights > 0
     columns = w * v, w, relevant, ~relevant, w**2, w**2 * v, w**2 * v**2
     sums = (np.sum(column, axis=-1) for column in columns)
     return np.sqrt(state.squared_error(*sums, empty_value))
 
 
-def test_the_formula_is_that_of_the_bootstrap(rng, backend):
-    """Within four deviations of the bootstrap's own noise."""
+def test_errors_equal_those_of_the_bootstrap(rng, backend):
+    """The difference is below four standard deviations of the bootstrap's noise."""
     stats = pytest.importorskip("scipy.stats")
     if backend != "numpy":
-        pytest.skip("the same formula everywhere: the resamples take long")
+        pytest.skip("resampling takes long, and the formula is equal on all backends")
     lists, resamples = 400, 2000
     values, weights = rng.random(lists), rng.exponential(size=lists) + 0.1
     weights[rng.random(lists) < 0.2] = 0.0
     expected = stats.bootstrap(
         (values, weights),
-        mean_of,
+        weighted_mean,
         n_resamples=resamples,
         paired=True,
         method="percentile",
         rng=rng,
     ).standard_error
-    found = of_sums(values, weights, 0.0)
-    assert found == pytest.approx(expected, rel=4 / np.sqrt(2 * resamples))
+    actual = error_of_sums(values, weights, 0.0)
+    assert actual == pytest.approx(expected, rel=4 / np.sqrt(2 * resamples))
 
 
-def test_values_that_are_nearly_alike(rng):
-    """Ten million that differ by a ten-thousandth: float32 squares know nothing."""
+def test_errors_of_nearly_equal_values(rng):
+    """Ten million values differ by 1e-4, which squares in float32 can't represent."""
     values = (0.9 + 1e-4 * rng.normal(size=250_000)).astype("float32")
     weights = rng.uniform(0.5, 2.0, size=len(values)).astype("float32")
     for given_weights in (np.ones_like(values), weights):
@@ -178,10 +181,10 @@ def test_values_that_are_nearly_alike(rng):
 
 
 @pytest.mark.programs
-def test_without_float64(rng, backend, monkeypatch):
-    """As on a TPU: right for values that are not nearly alike."""
+def test_errors_without_float64(rng, backend, monkeypatch):
+    """Errors on a TPU are right if the values are not nearly equal."""
     if backend != "jax":
-        pytest.skip("tried where the device can be made to look like another")
+        pytest.skip("only JAX lets a test replace the name of the device")
     import jax
 
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
@@ -191,7 +194,7 @@ def test_without_float64(rng, backend, monkeypatch):
     assert error == pytest.approx(expected, rel=1e-5)
 
 
-def test_fewer_than_two_lists_that_count_have_none():
+def test_fewer_than_two_lists_have_no_error():
     seen, empty = ([0.5, 0.0, -1.0], None), ([0.0, 0.0, -1.0], None)
     for batches_seen, empty_value, expected in (
         ([], 0.0, None),
@@ -206,26 +209,29 @@ def test_fewer_than_two_lists_that_count_have_none():
         assert np.isnan(error) if expected is None else error == expected
 
 
-BEYOND = [([1e19, 3e19], [1.0, 2.0]), ([1.0, 2.0], [2.0**49, 2.0**50])]
-BEYOND += [([2.0**49, 2.0**40], [2.0**49, 2.0**50]), ([1.0, 2.0], [1e-25, 2e-25])]
+LARGE_SQUARES = [([1e19, 3e19], [1.0, 2.0]), ([1.0, 2.0], [2.0**49, 2.0**50])]
+LARGE_SQUARES += [
+    ([2.0**49, 2.0**40], [2.0**49, 2.0**50]),
+    ([1.0, 2.0], [1e-25, 2e-25]),
+]
 
 
-@pytest.mark.parametrize(("values", "weights"), BEYOND)
-def test_where_squares_are_beyond_float32(values, weights):
-    """The result is what it is, before and after, alone and merged: no warning."""
+@pytest.mark.parametrize(("values", "weights"), LARGE_SQUARES)
+def test_squares_beyond_float32_give_nan(values, weights):
+    """The result is right, and there is no warning, before and after a merge."""
     metric = first_labels((values, weights), (values, weights))
     merge_state(metric, [metric])
     expected = np.average(values, weights=weights)
     assert float(metric.result()) == pytest.approx(expected, rel=1e-6)
     error = float(metric.standard_error())
     squares = np.square(np.multiply(values, weights)), np.square(weights)
-    beyond = np.max(squares) > 3.4e38 or np.min(squares) < 1e-45
-    assert np.isnan(error) if beyond else error > 0.0
+    is_out_of_range = np.max(squares) > 3.4e38 or np.min(squares) < 1e-45
+    assert np.isnan(error) if is_out_of_range else error > 0.0
 
 
-def test_it_has_the_dtype_of_the_result(backend):
+def test_errors_have_the_dtype_of_the_result(backend):
     if backend == "jax":
-        pytest.skip("JAX has no float64 unless asked for")
+        pytest.skip("JAX has no float64 unless it is enabled")
     metric = NDCG(dtype="float64")
     metric.update_state([[1, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1]])
     worst, float64 = 1 / np.log2(3), ops.cast(0, "float64").dtype
@@ -234,8 +240,8 @@ def test_it_has_the_dtype_of_the_result(backend):
     assert float(metric.standard_error()) == pytest.approx((1 - worst) / 2)
 
 
-def test_results_of_a_group_with_a_prefix():
-    """`test_group.py` has their values."""
+def test_names_of_errors_in_groups_with_a_prefix():
+    """`test_group.py` tests their values."""
     group = RankingMetrics(["ndcg@3", "mrr"], prefix="my_", standard_errors=True)
     copy = RankingMetrics.from_config(group.get_config())
     names = ["my_ndcg_at_3", "my_ndcg_at_3_stderr", "my_mrr", "my_mrr_stderr"]
@@ -243,7 +249,7 @@ def test_results_of_a_group_with_a_prefix():
     assert list(group.standard_error()) == names[::2]
 
 
-def test_metrics_of_exposure_have_none(batch):
+def test_metrics_of_exposure_have_no_errors(batch):
     named = NDCG(k=5, name="coverage_at_2_stderr")
     members = [Coverage(2, items=LIST_SIZE), NDCG(k=3), named]
     group = RankingMetrics(members, standard_errors=True)
@@ -254,7 +260,7 @@ def test_metrics_of_exposure_have_none(batch):
     assert list(group.standard_error()) == means
 
 
-def test_errors_of_a_group():
+def test_wrong_groups_with_errors_are_refused():
     metrics = [NDCG(k=3, name="n"), NDCG(k=5, name="n_stderr")]
     assert len(RankingMetrics(metrics).result()) == 2
     for members, flag, message in (
@@ -266,16 +272,16 @@ def test_errors_of_a_group():
 
 
 @pytest.mark.trains
-def test_in_fit(batch):
+def test_fit_logs_standard_errors(batch):
     labels, x, _ = batch
     inputs = keras.Input((LIST_SIZE,))
     model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
     group = RankingMetrics(["ndcg@3", "mrr"], standard_errors=True)
     model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[group])
-    given = {"batch_size": 4, "validation_data": (x, labels), "verbose": 0}
-    history = model.fit(x, labels, **given).history
-    alone = RankingMetrics(["ndcg@3", "mrr"])
-    alone.update_state(labels, model.predict(x, verbose=0))
-    for name, error in alone.standard_error().items():
+    options = {"batch_size": 4, "validation_data": (x, labels), "verbose": 0}
+    history = model.fit(x, labels, **options).history
+    group_alone = RankingMetrics(["ndcg@3", "mrr"])
+    group_alone.update_state(labels, model.predict(x, verbose=0))
+    for name, error in group_alone.standard_error().items():
         for logged in (f"{name}_stderr", f"val_{name}_stderr"):
-            assert history[logged] == close([float(error)])
+            assert history[logged] == close_to([float(error)])

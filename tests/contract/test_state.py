@@ -1,4 +1,4 @@
-"""Sums that stay exact, and states that add up."""
+"""States of metrics: exact sums, exported and merged states, default precision."""
 
 import keras
 import numpy as np
@@ -10,13 +10,13 @@ from strategies import LIST_SIZE
 from test_code_paths import dense_batch
 
 from keras_rank import functional, metrics, utils
-from keras_rank import state as sums_of
+from keras_rank import state as state_sums
 from keras_rank.backends import backend
 
 
 @pytest.fixture(params=["float64", "float32"])
 def dtype(request, monkeypatch):
-    """What sums are added in: a device without float64 adds pairs of float32."""
+    """Sets the dtype of additions. A device without float64 adds pairs of float32."""
     monkeypatch.setattr(backend, "has_float64", lambda: request.param == "float64")
     if request.param == "float32":
         monkeypatch.setattr(backend, "in_float64", None)
@@ -24,30 +24,30 @@ def dtype(request, monkeypatch):
 
 
 def sums_with(columns, start=0.0):
-    """The totals after lists, one at a time, given the columns of each."""
+    """Returns the totals after adding lists one by one, each with its columns."""
     high = np.full((4, 4), start, "float32")
     totals = ops.convert_to_tensor(np.stack([high, np.zeros_like(high)]))
     rest = ops.zeros((4, 4))
     for column in columns:
-        given = ops.convert_to_tensor(column[:, None])
-        totals, rest, numbers = sums_of.add(totals, rest, given)
-        assert int(numbers[sums_of.LISTS, sums_of.LISTS]) == int(column[-1] ** 2)
+        inputs = ops.convert_to_tensor(column[:, None])
+        totals, rest, numbers = state_sums.add(totals, rest, inputs)
+        assert int(numbers[state_sums.LISTS, state_sums.LISTS]) == int(column[-1] ** 2)
     return np.asarray(ops.convert_to_numpy(totals), "float64").sum(axis=0)
 
 
-def test_sums_go_on_beyond_two_to_the_24(dtype):
-    """Where `keras.metrics.Mean` stops counting."""
+def test_sums_are_exact_beyond_two_to_the_24(dtype):
+    """`keras.metrics.Mean` stops counting at 2**24."""
     start = np.float32(2**24)
     assert start + np.float32(1) == start
     column = np.float32([1.0, 0.7, 1e-3, 0.0])
-    found = sums_with([column] * 100, start) - 2**24
+    actual = sums_with([column] * 100, start) - 2**24
     expected = 100 * np.outer(*np.float64([column, column]))
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.compiles_long
 @pytest.mark.programs
-def test_sums_of_many_addends(dtype, rng):
+def test_sums_of_many_lists_are_exact(dtype, rng):
     columns = (rng.random((3000, 4)) * 100).astype("float32")
     columns[:, -1] = 1.0
     factors = columns.astype(dtype)
@@ -56,14 +56,16 @@ def test_sums_of_many_addends(dtype, rng):
 
 
 @pytest.mark.parametrize("value", [1 / 3, 0.1, 0.7])
-def test_means_in_float64_are_those_of_all_parts(value):
-    """Two numbers in float32 hold 48 of 53 bits."""
+def test_means_in_float64_use_remainders(value):
+    """Two float32 numbers hold only 48 of the 53 bits of a float64."""
     if backend.widest("float64") != "float64":
         pytest.skip("JAX has no float64 unless enabled")
     column = backend.to_tensor(np.array([[value], [1.0], [1.0], [1.0]]))
-    totals, remainders, _ = sums_of.add(ops.zeros((2, 4, 4)), ops.zeros((4, 4)), column)
-    found = sums_of.mean(totals, remainders, empty_value=None, dtype="float64")
-    assert float(found) == value
+    totals, remainders, _ = state_sums.add(
+        ops.zeros((2, 4, 4)), ops.zeros((4, 4)), column
+    )
+    actual = state_sums.mean(totals, remainders, empty_value=None, dtype="float64")
+    assert float(actual) == value
 
 
 def make_metric():
@@ -75,8 +77,8 @@ def make_group(names=("ndcg@2", "mrr")):
 
 
 @pytest.mark.parametrize("make", [make_metric, make_group])
-def test_adding_variables_is_merging(make, rng, tmp_path):
-    """By way of files too, as workers on other machines would."""
+def test_merging_equals_adding_variables(make, rng, tmp_path):
+    """States may also be saved to files, as workers on several machines do."""
     labels, scores = rng.integers(-1, 4, (9, 6)), rng.normal(size=(9, 6))
     batch = labels, scores, rng.random((9, 6))
     whole, merged, *parts = (make() for _ in range(5))
@@ -91,37 +93,41 @@ def test_adding_variables_is_merging(make, rng, tmp_path):
     assert utils.merge_state(merged, parts) is merged
     exported = utils.merge_state(make(), states)
     added = [sum(vs) for vs in zip(*(part.variables for part in parts), strict=True)]
-    for mine, theirs in zip(merged.variables, exported.variables, strict=True):
-        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (mine, theirs)))
+    for merged_variable, exported_variable in zip(
+        merged.variables, exported.variables, strict=True
+    ):
+        np.testing.assert_array_equal(
+            *map(ops.convert_to_numpy, (merged_variable, exported_variable))
+        )
     assert np.all(ops.convert_to_numpy(merged.variables[-1] == whole.variables[-1]))
     for name in ("result", "standard_error"):
         expected = keras.tree.map_structure(float, getattr(whole, name)())
-        found = [getattr(merged, name)()]
+        actual = [getattr(merged, name)()]
         with keras.StatelessScope(zip(merged.variables, added, strict=True)):
-            found.append(getattr(merged, name)())
-        for each in keras.tree.map_structure(float, found):
+            actual.append(getattr(merged, name)())
+        for each in keras.tree.map_structure(float, actual):
             assert each == pytest.approx(expected, rel=1e-6)
 
 
-OTHER_NAMES = r"states with the names.*Received: \{"
-OLD = {"totals": np.zeros((2, 4)), "remainders": np.zeros(4), "lists_seen": 0}
-OLD = {f"ndcg_at_1/{name}": value for name, value in OLD.items()}
-OTHERS = [
+WRONG_NAMES = r"states with the names.*Received: \{"
+OLD_STATE = {"totals": np.zeros((2, 4)), "remainders": np.zeros(4), "lists_seen": 0}
+OLD_STATE = {f"ndcg_at_1/{name}": value for name, value in OLD_STATE.items()}
+WRONG_STATES = [
     (None, "an element of type NoneType"),
     (metrics.NDCG(k=2), "`others` should be metrics of the same"),
     (metrics.DCG(k=1), "Received: DCG with"),
     (metrics.RankingMetrics(["ndcg@2"]), "same class and configuration"),
-    (utils.export_state(metrics.NDCG(k=2)), OTHER_NAMES),
-    (utils.export_state(make_group(["mrr"])), OTHER_NAMES),
-    ({}, OTHER_NAMES),
-    # Sums of four columns, without those that a standard error needs.
-    (OLD, f"{OTHER_NAMES}.*, as an older version exports them, without"),
+    (utils.export_state(metrics.NDCG(k=2)), WRONG_NAMES),
+    (utils.export_state(make_group(["mrr"])), WRONG_NAMES),
+    ({}, WRONG_NAMES),
+    # Older sums have no columns for standard errors.
+    (OLD_STATE, f"{WRONG_NAMES}.*, as an older version exports them, without"),
 ]
 
 
-@pytest.mark.parametrize(("other", "message"), OTHERS)
-def test_merging_what_is_of_another_metric_is_an_error(other, message):
-    """And then nothing is merged, so that the rest is not counted twice."""
+@pytest.mark.parametrize(("other", "message"), WRONG_STATES)
+def test_merging_states_of_another_metric_is_an_error(other, message):
+    """After an error, nothing is merged, so that no state is counted twice."""
     seen = metrics.NDCG(k=1)
     seen.update_state([[1.0, 0.0]], [[0.2, 0.1]])
     for metric in (metrics.NDCG(k=1), metrics.RankingMetrics(["ndcg@1"])):
@@ -131,13 +137,13 @@ def test_merging_what_is_of_another_metric_is_an_error(other, message):
 
 
 def test_names_of_exported_states():
-    """Those of the results, wherever and however often a metric is made."""
+    """The names are those of the results, in any name scope and for each instance."""
     for _ in range(2):
         with keras.name_scope("somewhere"):
             single, group = metrics.NDCG(k=10), make_group()
         variables = {"totals": (2, 4, 4), "remainders": (4, 4), "lists_seen": ()}
-        of_group = ["test_ndcg_at_2", "test_mrr"]
-        for metric, names in ((single, ["ndcg_at_10"]), (group, of_group)):
+        group_names = ["test_ndcg_at_2", "test_mrr"]
+        for metric, names in ((single, ["ndcg_at_10"]), (group, group_names)):
             state = utils.export_state(metric)
             assert type(state) is dict
             assert {name: value.shape for name, value in state.items()} == {
@@ -147,27 +153,27 @@ def test_names_of_exported_states():
             }
 
 
-def test_states_and_results_stay_what_they_are():
-    """Also where a metric is merged with itself."""
+def test_exported_states_and_results_do_not_change():
+    """A metric may also be merged with itself."""
     metric = metrics.NDCG()
     metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
-    state, held = utils.export_state(metric), metric.result()
+    state, result = utils.export_state(metric), metric.result()
     utils.merge_state(metric, [metric, metric])
     assert utils.export_state(metric)["ndcg/lists_seen"] == 3
     metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
     metric.reset_state()
     assert state["ndcg/lists_seen"] == 1
     sums = state["ndcg/totals"].sum(axis=0)
-    np.testing.assert_array_equal(sums[sums_of.LISTS], [1] * 4)
-    assert float(held) == 1.0
+    np.testing.assert_array_equal(sums[state_sums.LISTS], [1] * 4)
+    assert float(result) == 1.0
     assert float(metric.result()) == 0.0
 
 
 PRECISIONS = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
 
 
-def results_of(members, *batch):
-    """Results by name, of sums in float32: those of bfloat16 ones stop at 256."""
+def compute_results(members, *batch):
+    """Returns results by name. Sums are float32, as bfloat16 sums would stop at 256."""
     group = metrics.RankingMetrics(members)
     group.update_state(*batch)
     assert {str(x.dtype) for x in group.variables} == {"float32", "int32"}
@@ -175,13 +181,13 @@ def results_of(members, *batch):
 
 
 def all_results(*batch):
-    return results_of([case.make(k=3) for case in FIRST_CASES], *batch)
+    return compute_results([case.make(k=3) for case in FIRST_CASES], *batch)
 
 
 @pytest.mark.compiles_long
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_default_precision_changes_no_number(precision, rng):
-    """Neither labels nor weights are rounded; scores are only by who computed them."""
+def test_the_default_precision_changes_no_value(precision, rng):
+    """Labels and weights are not rounded. Scores may have been rounded before."""
     labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
     labels = np.where(labels < 0, labels, labels * np.float32(0.999))
     weights = rng.random(labels.shape).astype("float32")
@@ -192,15 +198,15 @@ def test_the_default_precision_changes_no_number(precision, rng):
         assert all_results(labels.tolist(), scores, weights.tolist()) == expected
 
 
-def test_a_wider_default_precision_is_not_asked_for(rng):
-    """Neither is it saved, nor are numbers other than with the default of Keras."""
+def test_a_wider_default_precision_changes_no_value(rng):
+    """A wider default changes no value, and is not saved in configs."""
     labels, scores, weights = dense_batch(rng, LIST_SIZE, 4)
     expected = all_results(labels, scores, weights)
     with default_precision("float64"):
         assert all_results(labels, scores, weights) == expected
         metric = metrics.NDCG()
         assert metric.get_config()["dtype"] == "float32"
-        # Keras asks JAX for the default precision when it draws a seed.
+        # Keras uses the default precision of JAX when it draws a seed.
         results = [metric(labels, scores), functional.ndcg(labels, scores, seed=1)]
         results.append(functional.pairwise_accuracy(labels, scores, seed=1))
     assert {result.dtype for result in results} == {ops.cast(0, "float32").dtype}
@@ -209,11 +215,11 @@ def test_a_wider_default_precision_is_not_asked_for(rng):
 @pytest.mark.programs
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
-    """They are sorted and selected in ways of their own."""
+    """Long lists have separate code paths for sorting and selection."""
     batch = dense_batch(rng, 600, 50)[:2]
 
     def results():
-        return results_of([metrics.NDCG(k, seed=1) for k in (None, 5)], *batch)
+        return compute_results([metrics.NDCG(k, seed=1) for k in (None, 5)], *batch)
 
     expected = results()
     with default_precision(precision):

@@ -1,4 +1,4 @@
-"""Metrics of subtopics: the numbers of their peers, and labels of three axes."""
+"""Metrics of subtopics: labels of three axes, and values of other libraries."""
 
 import functools
 import itertools
@@ -22,13 +22,13 @@ all_metrics = pytest.mark.parametrize("case", ALL, ids=str)
 
 @pytest.fixture
 def batch(rng):
-    """Labels, scores and weights with ties and padding."""
+    """Returns labels, scores and weights with ties and padding."""
     return subtopics_batch(rng, LIST_SIZE, 4)
 
 
-# The numbers of ndeval.
+# Values of ndeval.
 
-OF_NDEVAL = {
+NDEVAL_FUNCTIONS = {
     "alpha-nDCG": (functional.alpha_ndcg, {}),
     "alpha-DCG": (functional.alpha_dcg, {"normalizer": "maximum"}),
     "ERR-IA": (functional.expected_reciprocal_rank_ia, {"normalizer": "maximum"}),
@@ -38,8 +38,8 @@ OF_NDEVAL = {
 
 
 @pytest.mark.slow
-def test_ndeval_on_random_judgments(rng):
-    """Of items equal in the ideal order, ndeval takes the last by name."""
+def test_values_equal_those_of_ndeval(rng):
+    """ndeval takes the last item by name if items are equal in the ideal order."""
     pyndeval = pytest.importorskip("pyndeval")
     lists, items, subtopics = 200, 24, 5
     labels = rng.random((lists, items, subtopics)) < rng.uniform(
@@ -57,31 +57,33 @@ def test_ndeval_on_random_judgments(rng):
         for q, i in np.ndindex(scores.shape)
         if scores[q, i] > -np.inf
     ]
-    measures = [f"{name}@{k}" for name in OF_NDEVAL for k in (5, 10, 20)]
+    measures = [f"{name}@{k}" for name in NDEVAL_FUNCTIONS for k in (5, 10, 20)]
     expected = pyndeval.ndeval(judgments, run, measures=measures)
-    for name, (function, arguments) in OF_NDEVAL.items():
+    for name, (function, arguments) in NDEVAL_FUNCTIONS.items():
         for k in (5, 10, 20):
-            found = ops.convert_to_numpy(function(labels, scores, k=k, **arguments))
-            theirs = [expected[str(q)][f"{name}@{k}"] for q in range(lists)]
-            np.testing.assert_allclose(found, theirs, atol=1e-6, err_msg=f"{name}@{k}")
+            actual = ops.convert_to_numpy(function(labels, scores, k=k, **arguments))
+            ndeval_values = [expected[str(q)][f"{name}@{k}"] for q in range(lists)]
+            np.testing.assert_allclose(
+                actual, ndeval_values, atol=1e-6, err_msg=f"{name}@{k}"
+            )
 
 
 # Shapes.
 
 
 @all_metrics
-def test_one_subtopic_may_have_an_axis(case, batch):
-    """Other laws say what the values are."""
+def test_a_single_subtopic_may_have_an_axis(case, batch):
+    """The values equal those without the axis, which other tests check."""
     labels, *others = batch
     values = (case.values(x, *others, k=3) for x in (labels[:, :, 0], labels[:, :, :1]))
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, values))
 
 
 @all_metrics
-def test_a_single_list_is_one_of_a_batch(case, batch):
+def test_a_single_list_equals_a_batch_of_one(case, batch):
     expected = case.values(*(x[:1] for x in batch), k=3)
-    found = case.values(*(x[0] for x in batch), k=3)
-    assert float(found[0]) == float(expected[0])
+    actual = case.values(*(x[0] for x in batch), k=3)
+    assert float(actual[0]) == float(expected[0])
 
 
 def test_a_mask_is_folded_into_labels(batch):
@@ -92,20 +94,20 @@ def test_a_mask_is_folded_into_labels(batch):
 
 
 @all_metrics
-def test_subtopics_of_a_padded_axis_change_nothing(case, batch):
-    """Queries have different numbers of them."""
+def test_padded_subtopics_change_no_value(case, batch):
+    """Queries with few subtopics are padded to the number of other queries."""
     labels, *others = batch
     expected = ops.convert_to_numpy(case.values(labels, *others, k=3))
     for fill in (0.0, -1.0):
         padded = np.pad(labels, [(0, 0), (0, 0), (0, 2)], constant_values=fill)
         padded = np.where(labels[:, :, :1] < 0, -1.0, padded)
-        found = ops.convert_to_numpy(case.values(padded, *others, k=3))
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        actual = ops.convert_to_numpy(case.values(padded, *others, k=3))
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("as_rows", [np.ndarray.tolist, np.asarray])
 def test_lists_of_uneven_length(batch, as_rows):
-    # In the float64 of Python's numbers, tiny ones would not be zeros.
+    # Scores are rounded, as subnormals of float32 are not zero as Python floats.
     labels, scores, weights = batch[0], np.round(batch[1]), np.maximum(batch[2], 0.5)
     sizes = 1 + np.arange(LISTS) % LIST_SIZE
     y_true, y_pred, sample_weight = (
@@ -115,14 +117,18 @@ def test_lists_of_uneven_length(batch, as_rows):
     masked = {"labels": y_true, "mask": [[True] * size for size in sizes]}
     labels[np.arange(LIST_SIZE) >= sizes[:, None]] = -1.0
     for case in ALL:
-        how = {"k": 3, "shuffle_ties": "average"}
-        expected = case.values(labels, scores, weights, **how)
-        for given in (y_true, masked):
-            found = case.function(given, y_pred, sample_weight=sample_weight, **how)
-            np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, expected)))
+        options = {"k": 3, "shuffle_ties": "average"}
+        expected = case.values(labels, scores, weights, **options)
+        for inputs in (y_true, masked):
+            actual = case.function(
+                inputs, y_pred, sample_weight=sample_weight, **options
+            )
+            np.testing.assert_array_equal(
+                *map(ops.convert_to_numpy, (actual, expected))
+            )
 
 
-def test_lists_without_items_count_nothing():
+def test_empty_lists_do_not_count():
     for lists in (0, 2):
         for case in ALL:
             empty = np.zeros((lists, 0, SUBTOPICS)), np.zeros((lists, 0))
@@ -136,11 +142,13 @@ def test_labels_below_0_for_some_subtopics_are_not_relevant():
     expected = [[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]
     scores = [[0.1, 0.2, 0.3]]
     for threshold in (1.0, None, 0.5):
-        how = {"relevance_threshold": threshold}
+        options = {"relevance_threshold": threshold}
         for case in ALL:
-            found, right = (case.values(y, scores, **how) for y in (labels, expected))
-            assert float(found[0]) == float(right[0])
-    # As with a threshold of 0 labels of 0 are relevant.
+            actual, right = (
+                case.values(y, scores, **options) for y in (labels, expected)
+            )
+            assert float(actual[0]) == float(right[0])
+    # Labels of 0 are relevant if the threshold is 0 or less.
     (value,) = functional.precision_ia(labels, scores, relevance_threshold=-3.0)
     assert float(value) == 0.5
 
@@ -158,8 +166,12 @@ class Graded(metrics.AlphaDCG):
 
 SCORES = np.float32([[0.1, 0.2, 0.3], [0.5, 0.2, 0.1]])
 LABELS, UNEVEN = np.ones((2, 3, 2)), [[0.1, 0.2], [0.3]]
-OF_ONE = (functional.ndcg, metrics.NDCG(), metrics.RankingMetrics(["ndcg", "err_ia"]))
-TAKE_SUBTOPICS = (functional.alpha_dcg, metrics.AlphaNDCG(), functional.rank)
+WITHOUT_SUBTOPICS = (
+    functional.ndcg,
+    metrics.NDCG(),
+    metrics.RankingMetrics(["ndcg", "err_ia"]),
+)
+WITH_SUBTOPICS = (functional.alpha_dcg, metrics.AlphaNDCG(), functional.rank)
 SHAPES = [
     (np.ones((2, 3, 0)), SCORES, "of one subtopic or more"),
     (np.ones((2, 4, 2)), SCORES, r"y_true.shape=\(2, 4, 2\), y_pred"),
@@ -170,14 +182,14 @@ SHAPES = [
 ]
 ERRORS = [
     *(
-        (functools.partial(take, *given), message)
-        for take in TAKE_SUBTOPICS
-        for *given, message in SHAPES
+        (functools.partial(take, *inputs), message)
+        for take in WITH_SUBTOPICS
+        for *inputs, message in SHAPES
     ),
     # Metrics of one label for each item.
     *(
         (functools.partial(take, LABELS, SCORES), "have one number for each item")
-        for take in OF_ONE
+        for take in WITHOUT_SUBTOPICS
     ),
     *(
         (
@@ -209,7 +221,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)
-def test_errors(call, message):
+def test_wrong_calls_are_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -217,8 +229,8 @@ def test_errors(call, message):
 # The greedy order.
 
 
-def test_the_greedy_order_may_miss_the_best():
-    """It takes the item of three subtopics first, and then gains less."""
+def test_the_greedy_ideal_may_miss_the_maximum():
+    """The greedy order begins with the item of three subtopics, and then gains less."""
     labels = [[[1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], [0, 0, 1, 0, 1, 0]]]
     best = max(
         float(functional.alpha_ndcg(labels, [scores], k=2, alpha=1.0)[0])
@@ -228,8 +240,8 @@ def test_the_greedy_order_may_miss_the_best():
 
 
 @pytest.mark.parametrize("alpha", [0.7, 0.9])
-def test_of_equal_gains_the_ideal_takes_the_first(alpha):
-    """Either of the first two gains 3, but only after one of them the third gains 2."""
+def test_the_ideal_takes_the_first_of_equal_gains(alpha):
+    """Each of the first two items gains 3. The third item gains 2 after one of them."""
     rows = np.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 1, 0, 1]], "float32")
     scores, left = [[0.9, -np.inf, -np.inf]], 1 - alpha
     for order, gain in (([0, 1, 2], 1 + 2 * left), ([1, 0, 2], 2.0)):
@@ -239,24 +251,24 @@ def test_of_equal_gains_the_ideal_takes_the_first(alpha):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "numpy", reason="a fault of OpenBLAS")
-def test_what_openblas_says_of_its_own_memory_is_not_repeated(monkeypatch):
+def test_warnings_of_openblas_are_suppressed(monkeypatch):
     multiply = np.matmul
 
-    def warning_of_nothing(x, y):
+    def multiply_and_warn(x, y):
         np.float32(np.inf) * np.float32(0.0)
         return multiply(x, y)
 
     with pytest.warns(RuntimeWarning, match="invalid value"):
-        warning_of_nothing(np.eye(2), np.eye(2))
-    monkeypatch.setattr(np, "matmul", warning_of_nothing)
+        multiply_and_warn(np.eye(2), np.eye(2))
+    monkeypatch.setattr(np, "matmul", multiply_and_warn)
     (value,) = functional.alpha_ndcg([[[1, 0], [0, 1]]], [[0.9, 0.1]])
     assert value == 1.0
 
 
-# In Keras.
+# Models.
 
 
-def model_of(rng, kind, size=LIST_SIZE):
+def make_model(rng, kind, size=LIST_SIZE):
     inputs = keras.Input((size, 2))
     outputs = keras.layers.Reshape((size or -1,))(keras.layers.Dense(1)(inputs))
     model = kind(inputs, outputs)
@@ -264,12 +276,12 @@ def model_of(rng, kind, size=LIST_SIZE):
     def loss(y_true, y_pred):
         return ops.mean(ops.square(ops.max(y_true, axis=-1) - y_pred), axis=-1)
 
-    made = [case.make(k=3, shuffle_ties=False) for case in ALL]
-    model.compile("sgd", loss, metrics=made)
+    members = [case.make(k=3, shuffle_ties=False) for case in ALL]
+    model.compile("sgd", loss, metrics=members)
     return model
 
 
-def assert_metrics_of(logs, labels, scores):
+def assert_logs_match(logs, labels, scores):
     for case in ALL:
         metric = case.make(k=3, shuffle_ties=False)
         assert logs[metric.name] == pytest.approx(float(metric(labels, scores)), 2e-6)
@@ -279,15 +291,15 @@ def assert_metrics_of(logs, labels, scores):
 @pytest.mark.trains
 @pytest.mark.parametrize("kind", [keras.Model, keras_rank.RankingModel])
 def test_fit_and_evaluate(kind, batch, rng):
-    """A ranking model takes a mask, too."""
+    """A ranking model also accepts a mask."""
     y = labels = batch[0]
     if kind is keras_rank.RankingModel:
         y = {"labels": np.abs(labels), "mask": labels[:, :, 0] >= 0}
     x = rng.normal(size=(LISTS, LIST_SIZE, 2)).astype("float32")
-    model = model_of(rng, kind)
+    model = make_model(rng, kind)
     model.fit(x, y, batch_size=10, verbose=0)
     logs = model.evaluate(x, y, batch_size=10, return_dict=True, verbose=0)
-    assert_metrics_of(logs, labels, model.predict(x, verbose=0))
+    assert_logs_match(logs, labels, model.predict(x, verbose=0))
 
 
 @pytest.mark.compiles_long
@@ -297,6 +309,6 @@ def test_a_ranking_model_takes_lists_of_uneven_length(rng):
     y = [(rng.random((len(row), SUBTOPICS)) < 0.5).astype("float32") for row in x]
     rows = [np.empty(len(x), object), np.empty(len(x), object)]
     rows[0][:], rows[1][:] = x, y
-    model = model_of(rng, keras_rank.RankingModel, size=None)
+    model = make_model(rng, keras_rank.RankingModel, size=None)
     logs = model.evaluate(*rows, batch_size=2, return_dict=True, verbose=0)
-    assert_metrics_of(logs, y, [model.predict(row[None], verbose=0)[0] for row in x])
+    assert_logs_match(logs, y, [model.predict(row[None], verbose=0)[0] for row in x])

@@ -1,6 +1,6 @@
-"""Programs on torch that are recorded and replayed: the same numbers, and no others.
+"""CUDA graphs on torch: recorded programs, whose replays change no value.
 
-A CPU takes the place of CUDA (see `graphs.py`).
+`graphs.py` simulates CUDA on a CPU.
 """
 
 import gc
@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 
 from keras_rank.backends import torch_graphs  # noqa: E402
 
-# The first is recorded after two of its kind.
+# Calls of a program. It is recorded after two calls of its kind.
 CALLS = 5
 
 
@@ -38,12 +38,12 @@ def _recorded(monkeypatch):
 
 
 recorded = pytest.mark.usefixtures("_recorded")
-every_order = pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+each_tie_mode = pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 
 
 @pytest.fixture
-def replays_of(monkeypatch):
-    """How often graphs are replayed for results, which they may not change."""
+def count_replays(monkeypatch):
+    """Returns a function that counts replays, and checks that results don't change."""
 
     def count(results):
         expected = results()
@@ -55,8 +55,8 @@ def replays_of(monkeypatch):
     return count
 
 
-def batches_of(rng, *shapes, number=CALLS):
-    """Batches of each shape in turn, with ties, padding and odd scores."""
+def draw_batches(rng, *shapes, number=CALLS):
+    """Yields batches of each shape in turn, with ties, padding and special scores."""
     for _ in range(number):
         for shape in shapes:
             labels = rng.integers(-1, 4, shape).astype("float32")
@@ -66,156 +66,164 @@ def batches_of(rng, *shapes, number=CALLS):
             yield labels, scores, weights
 
 
-def results_of(metric, batches, case=None):
-    """The result after each batch, and the state at the end."""
-    found = []
+def collect_results(metric, batches, case=None):
+    """Returns the results after each batch, and the final state."""
+    actual = []
     for labels, *others in batches:
         metric.update_state(case.labels(labels) if case else labels, *others)
-        found.append([float(metric.result()), float(metric.standard_error())])
+        actual.append([float(metric.result()), float(metric.standard_error())])
     state = [keras.ops.convert_to_numpy(x) for x in metric.variables]
-    return found, [x.tolist() for x in state]
+    return actual, [x.tolist() for x in state]
 
 
-@every_order
+@each_tie_mode
 @pytest.mark.parametrize("case", CASES + SUBTOPIC_CASES, ids=str)
-def test_metrics_are_the_same_to_the_last_bit(case, shuffle_ties, replays_of, rng):
-    """While shapes take turns, with a look at the result after each batch."""
-    batches = list(batches_of(rng, (6, 7), (3, 9)))
+def test_replays_change_no_bit_of_metrics(case, shuffle_ties, count_replays, rng):
+    """Shapes alternate, and results are read after each batch."""
+    batches = list(draw_batches(rng, (6, 7), (3, 9)))
 
     def results():
-        return results_of(case.make(shuffle_ties=shuffle_ties, k=3), batches, case)
+        return collect_results(case.make(shuffle_ties=shuffle_ties, k=3), batches, case)
 
-    # An update of each of two shapes, the mean and its error.
-    assert replays_of(results) == 2 * (CALLS - 2) + 2 * (2 * CALLS - 2)
+    # The kinds are updates of two shapes, the mean and the standard error.
+    assert count_replays(results) == 2 * (CALLS - 2) + 2 * (2 * CALLS - 2)
 
 
-@every_order
+@each_tie_mode
 @pytest.mark.parametrize("case", FIRST_CASES, ids=str)
-def test_functions_are_the_same_to_the_last_bit(case, shuffle_ties, replays_of, rng):
-    batches = list(batches_of(rng, (6, 7)))
+def test_replays_change_no_bit_of_functions(case, shuffle_ties, count_replays, rng):
+    batches = list(draw_batches(rng, (6, 7)))
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
 
     def values():
-        # All are looked at last: no call may change what another one has returned.
-        found = []
+        # Values are read at the end, as no call may change values returned before.
+        actual = []
         for labels, scores, weights in batches:
-            found.append(case.values(labels, scores, weights, **arguments))
+            actual.append(case.values(labels, scores, weights, **arguments))
             ranked = functional.rank(labels, scores, sample_weight=weights, **arguments)
-            found.append(case.function(ranked, **case.arguments))
-        return [x.tolist() for x in found]
+            actual.append(case.function(ranked, **case.arguments))
+        return [x.tolist() for x in actual]
 
-    # Those of averaged ties are of another kind once no value is seen any more.
-    assert replays_of(values) >= 3 * (CALLS - 2) - 2
+    # Programs with averaged ties become another kind when values are hidden.
+    assert count_replays(values) >= 3 * (CALLS - 2) - 2
 
 
-@every_order
+@each_tie_mode
 @pytest.mark.parametrize("k", [2, None])
-def test_sparse_labels(k, shuffle_ties, replays_of, rng):
+def test_replays_with_sparse_labels(k, shuffle_ties, count_replays, rng):
     scores = rng.integers(0, 9, (CALLS, 8, 20)).astype("float32")
     batches = list(zip(rng.integers(-1, 20, (CALLS, 8, 2)), scores, strict=True))
 
     def results():
         make = {"shuffle_ties": shuffle_ties, "sparse_labels": True, "seed": 1}
-        return results_of(NDCG(k, **make), batches)
+        return collect_results(NDCG(k, **make), batches)
 
-    assert replays_of(results) > 0
+    assert count_replays(results) > 0
 
 
-OF_IDS = HitRate(k=2, sparse_labels=True), [1, 2, 3], [1, 9, 3]
-OF_GRADES = ExpectedReciprocalRank(max_grade=2), 2 * np.eye(3, 9), 3 * np.eye(3, 9)
+HIT_RATE = HitRate(k=2, sparse_labels=True), [1, 2, 3], [1, 9, 3]
+RECIPROCAL_RANK = (
+    ExpectedReciprocalRank(max_grade=2),
+    2 * np.eye(3, 9),
+    3 * np.eye(3, 9),
+)
 
 
 @recorded
 @pytest.mark.parametrize(
     ("metric", "good", "bad", "message"),
     [
-        (*OF_IDS, r"ids below the number of items, 9\."),
-        (*OF_GRADES, "labels up to `max_grade`"),
+        (*HIT_RATE, r"ids below the number of items, 9\."),
+        (*RECIPROCAL_RANK, "labels up to `max_grade`"),
     ],
     ids=["id", "label"],
 )
-def test_what_is_too_large_is_an_error_of_each_call(metric, good, bad, message, rng):
+def test_each_call_checks_values(metric, good, bad, message, rng):
     scores = rng.random((3, 9)).astype("float32")
     for _ in range(CALLS):
         metric.update_state(good, scores)
     assert graphs.count_replays() == CALLS - 2
-    before = results_of(metric, [])
+    before = collect_results(metric, [])
     with pytest.raises(ValueError, match=message):
         metric.update_state(bad, scores)
-    assert results_of(metric, []) == before
+    assert collect_results(metric, []) == before
     assert graphs.count_replays() == CALLS - 2 + 1
 
 
-def test_a_group(replays_of, rng):
-    batches = list(batches_of(rng, (6, 7)))
+def test_groups_are_replayed(count_replays, rng):
+    batches = list(draw_batches(rng, (6, 7)))
 
     def results():
         kinds = NDCG, metrics.MeanAveragePrecision, metrics.MeanReciprocalRank
         group = RankingMetrics([kind(k, seed=1) for kind in kinds for k in (2, None)])
         return [keras.tree.map_structure(float, group(*batch)) for batch in batches]
 
-    assert replays_of(results) == 2 * (CALLS - 2)
+    assert count_replays(results) == 2 * (CALLS - 2)
 
 
-def test_metrics_take_turns_and_have_their_own_seeds(monkeypatch, rng):
-    """Those of one class and other seeds share a graph, but neither state nor order."""
-    batches = list(batches_of(rng, (9, 20)))
+def test_metrics_share_graphs_but_not_state(monkeypatch, rng):
+    """Metrics with different seeds share a graph, but neither state nor order."""
+    batches = list(draw_batches(rng, (9, 20)))
 
     def results():
         several = [NDCG(3, seed=seed) for seed in (1, 2, 1)] + [HitRate(3)]
         return [
-            [results_of(metric, [batch])[0] for metric in several] for batch in batches
+            [collect_results(metric, [batch])[0] for metric in several]
+            for batch in batches
         ]
 
     expected = results()
     assert expected[-1][0] == expected[-1][2] != expected[-1][1]
     with graphs.record_graphs(monkeypatch):
         assert [x[:3] for x in results()] == [x[:3] for x in expected]
-        # Updates of either class; all have the same means and errors.
+        # The kinds are the updates of two classes, the mean and the standard error.
         assert len(torch_graphs._kinds) == 4
 
 
 @recorded
-def test_a_state_goes_its_own_way(rng):
-    """If it is reset, copied, exported or merged."""
-    batches = list(batches_of(rng, (4, 6), number=2 * CALLS))
+def test_states_are_independent_of_graphs(rng):
+    """States may be reset, copied, exported and merged between replays."""
+    batches = list(draw_batches(rng, (4, 6), number=2 * CALLS))
     first, second = NDCG(seed=1), NDCG(seed=1)
-    expected = results_of(first, batches)
-    assert results_of(second, batches[:CALLS])[0] == expected[0][:CALLS]
+    expected = collect_results(first, batches)
+    assert collect_results(second, batches[:CALLS])[0] == expected[0][:CALLS]
     kept = second.result()
     loaded = NDCG.from_config(second.get_config())
     for own, other in zip(loaded.variables, second.variables, strict=True):
         own.assign(other.value)
     for metric in (second, loaded):
-        assert results_of(metric, batches[CALLS:]) == (expected[0][CALLS:], expected[1])
+        assert collect_results(metric, batches[CALLS:]) == (
+            expected[0][CALLS:],
+            expected[1],
+        )
     assert float(kept) == expected[0][CALLS - 1][0]
     states = [utils.export_state(first), loaded]
     merged = utils.merge_state(NDCG(seed=1), states)
     assert float(merged.result()) == float(first.result())
     assert merged.variables[2] == 2 * first.variables[2]
     first.reset_state()
-    assert results_of(first, batches) == expected
+    assert collect_results(first, batches) == expected
 
 
 @recorded
-def test_what_is_given_may_change_afterwards_and_stays_as_it_is(rng):
-    labels, scores, _ = next(batches_of(rng, (5, 8)))
-    given = torch.tensor(labels), torch.tensor(scores)
-    found = []
+def test_inputs_are_copied_and_not_changed(rng):
+    labels, scores, _ = next(draw_batches(rng, (5, 8)))
+    inputs = torch.tensor(labels), torch.tensor(scores)
+    actual = []
     for _ in range(CALLS):
-        found.append(functional.ndcg(*given, seed=1))
-        np.testing.assert_array_equal(torch.stack(given), (labels, scores))
-    for x in given:
+        actual.append(functional.ndcg(*inputs, seed=1))
+        np.testing.assert_array_equal(torch.stack(inputs), (labels, scores))
+    for x in inputs:
         x.zero_()
-    assert all(x.equal(found[0]) for x in found)
+    assert all(x.equal(actual[0]) for x in actual)
 
 
 def doubled(x):
     return x + x
 
 
-def entered(function, *tensors, calls=CALLS):
-    """The results of a program that is called several times."""
+def call_repeatedly(function, *tensors, calls=CALLS):
+    """Returns the results of several calls of a program."""
     return [torch_graphs.enter(function, *tensors) for _ in range(calls)]
 
 
@@ -225,36 +233,38 @@ def repeats(x):
     return x
 
 
-def keeps(x):
+def clears_cache(x):
     backend._constant.cache_clear()
     return x + backend.constant(0.125, x)
 
 
-NEVER = {
+NOT_RECORDED = {
     "reads": (lambda x: x * x.sum().item(), "A CUDA graph can't hold"),
     "draws": (lambda x: x + torch.rand(1) * 0, "A CUDA graph can't hold"),
     "makes": (lambda x: x + torch.tensor([1.0, 2.0]), "A CUDA graph can't hold"),
     "selects": (lambda x: x[x > 1], "A CUDA graph can't hold"),
     "repeats": (repeats, "A CUDA graph can't hold"),
     "returns a number": (lambda x: (x, 1.5), ""),
-    "keeps": (keeps, "what lasts"),
+    "clears_cache": (clears_cache, "what lasts"),
 }
 
 
 @recorded
-@pytest.mark.parametrize(("function", "reason"), NEVER.values(), ids=NEVER)
-def test_what_no_graph_can_hold_is_never_recorded(function, reason):
+@pytest.mark.parametrize(
+    ("function", "reason"), NOT_RECORDED.values(), ids=NOT_RECORDED
+)
+def test_unsupported_programs_are_not_recorded(function, reason):
     x = torch.tensor([1.0, 2.0])
     expected = function(x)
-    for found in entered(function, x):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    for actual in call_repeatedly(function, x):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
     (error,) = graphs.recording_errors()
     assert reason in error
     assert graphs.count_replays() == 0
 
 
 @recorded
-def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
+def test_a_recording_error_affects_one_kind_only(monkeypatch):
     record, attempts = graphs.RecordedGraph.record, []
 
     def fails(self, run):
@@ -265,14 +275,14 @@ def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
 
     monkeypatch.setattr(graphs.RecordedGraph, "record", fails)
     for x in torch.ones(3), torch.ones(4):
-        assert all(y.equal(2 * x) for y in entered(doubled, x))
+        assert all(y.equal(2 * x) for y in call_repeatedly(doubled, x))
     assert len(attempts) == 2
     assert graphs.count_replays() == CALLS - 2
     assert not torch_graphs.hides_values()
 
 
 @recorded
-def test_an_error_of_the_program_is_its_own():
+def test_errors_of_programs_are_raised():
     def fails(x):
         raise KeyError("its own")
 
@@ -282,7 +292,7 @@ def test_an_error_of_the_program_is_its_own():
 
 
 @recorded
-def test_values_are_hidden_from_one_thread_alone():
+def test_values_are_hidden_in_one_thread_only():
     seen = []
 
     def program(x):
@@ -292,18 +302,18 @@ def test_values_are_hidden_from_one_thread_alone():
         other.join()
         return x
 
-    entered(program, torch.ones(2), calls=3)
-    # Two calls, the run before recording, the recording and its replay.
+    call_repeatedly(program, torch.ones(2), calls=3)
+    # Two calls, the run before the recording, and the recording with its replay.
     assert seen == [True] * 4 + [None, True] * 3
 
 
 @recorded
-def test_a_graph_keeps_the_constants_that_it_reads():
+def test_graphs_keep_their_constants_alive():
     def program(x):
         return x + backend.constant(0.375, x)
 
     x = torch.ones(2)
-    entered(program, x)
+    call_repeatedly(program, x)
     constant = weakref.ref(backend.constant(0.375, x))
     backend._constant.cache_clear()
     gc.collect()
@@ -311,7 +321,7 @@ def test_a_graph_keeps_the_constants_that_it_reads():
 
 
 @recorded
-def test_the_least_recently_used_graph_makes_room(monkeypatch):
+def test_the_least_recently_used_graph_is_dropped(monkeypatch):
     monkeypatch.setattr(torch_graphs, "MOST_GRAPHS", 2)
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
@@ -319,113 +329,113 @@ def test_the_least_recently_used_graph_makes_room(monkeypatch):
         return sorted(len(kind.graph._outputs[0]) for kind in graphs.recorded_kinds())
 
     for size in (1, 2):
-        entered(doubled, torch.ones(size))
-    # In use: a third one does not take their place, however often it is called.
+        call_repeatedly(doubled, torch.ones(size))
+    # Frequent calls of a third size don't replace the two graphs, which are in use.
     for _ in range(3 * 20):
         for size in (1, 3, 2):
-            entered(doubled, torch.ones(size), calls=1)
+            call_repeatedly(doubled, torch.ones(size), calls=1)
         assert sizes() == [1, 2]
-    # Nor is it recorded at each call.
+    # The third size is not recorded at each call either.
     assert 3 <= graphs.RecordedGraph.events.count("recorded") <= 2 + 3
-    entered(doubled, torch.ones(2), calls=22)
-    found = entered(doubled, torch.ones(3), calls=25)
-    assert all(y.equal(torch.full((3,), 2.0)) for y in found)
+    call_repeatedly(doubled, torch.ones(2), calls=22)
+    actual = call_repeatedly(doubled, torch.ones(3), calls=25)
+    assert all(y.equal(torch.full((3,), 2.0)) for y in actual)
     assert sizes() == [2, 3]
 
 
 @recorded
-def test_kinds_are_few(monkeypatch):
+def test_the_number_of_kinds_is_limited(monkeypatch):
     monkeypatch.setattr(torch_graphs, "MOST_KINDS", 4)
-    entered(doubled, torch.ones(100))
+    call_repeatedly(doubled, torch.ones(100))
     for size in range(1, 20):
-        entered(doubled, torch.ones(size), calls=1)
+        call_repeatedly(doubled, torch.ones(size), calls=1)
         assert len(torch_graphs._kinds) <= 4
     assert len(graphs.recorded_kinds()) == 1
 
 
 @recorded
-def test_graphs_hold_a_part_of_the_free_memory(monkeypatch):
+def test_the_memory_of_graphs_is_limited(monkeypatch):
     monkeypatch.setattr(backend, "free_memory", lambda: 16 * 200)
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
-    def held():
+    def held_memory():
         return [kind.graph.held for kind in graphs.recorded_kinds()]
 
     x, larger, large = torch.ones(10), torch.ones(20), torch.ones(30)
-    entered(doubled, x)
-    # With that of the first one, which is in use; or alone.
+    call_repeatedly(doubled, x)
+    # The memory of the first graph, which is in use, leaves no room for others.
     for y in (larger, large):
-        assert all(z.equal(2 * y) for z in entered(doubled, y))
-        assert held() == [2 * 4 * 10]
+        assert all(z.equal(2 * y) for z in call_repeatedly(doubled, y))
+        assert held_memory() == [2 * 4 * 10]
     assert graphs.RecordedGraph.events.count("recorded") == 3
     assert graphs.RecordedGraph.events.count("waited") == 2
-    # The first one is not in use any longer, and later is again.
-    entered(doubled, larger, calls=30)
-    assert held() == [2 * 4 * 20]
-    entered(doubled, x, calls=22)
-    assert held() == [2 * 4 * 20]
-    entered(doubled, x, calls=1)
-    assert held() == [2 * 4 * 10]
+    # Graph 1 is no longer in use, and later it is in use again.
+    call_repeatedly(doubled, larger, calls=30)
+    assert held_memory() == [2 * 4 * 20]
+    call_repeatedly(doubled, x, calls=22)
+    assert held_memory() == [2 * 4 * 20]
+    call_repeatedly(doubled, x, calls=1)
+    assert held_memory() == [2 * 4 * 10]
 
 
 @recorded
 def test_large_batches_are_not_recorded(monkeypatch):
     monkeypatch.setattr(torch_graphs, "MOST_ENTRIES", 10)
-    entered(doubled, torch.ones(10))
+    call_repeatedly(doubled, torch.ones(10))
     assert not torch_graphs._kinds
-    entered(doubled, torch.ones(9))
+    call_repeatedly(doubled, torch.ones(9))
     assert graphs.count_replays() == CALLS - 2
 
 
 @recorded
-def test_what_a_graph_depends_on():
+def test_properties_of_inputs_select_the_graph():
     x = torch.ones(2, 3)
     for same in (x, 2 * x, torch.ones(3, 2).T, torch.nn.Parameter(x, False)):
-        entered(doubled, same)
+        call_repeatedly(doubled, same)
     assert len(torch_graphs._kinds) == 1
-    entered(doubled, x.int())
-    entered(doubled, x[:, :2])
+    call_repeatedly(doubled, x.int())
+    call_repeatedly(doubled, x[:, :2])
     with torch.no_grad():
-        entered(doubled, torch.nn.Parameter(x))
+        call_repeatedly(doubled, torch.nn.Parameter(x))
     assert len(torch_graphs._kinds) == 3
-    # Inference mode says only what outputs are.
+    # Inference mode changes only the kind of outputs.
     with torch.inference_mode():
-        assert all(y.is_inference() for y in entered(doubled, x))
-    assert not any(y.is_inference() for y in entered(doubled, x))
+        assert all(y.is_inference() for y in call_repeatedly(doubled, x))
+    assert not any(y.is_inference() for y in call_repeatedly(doubled, x))
     assert len(torch_graphs._kinds) == 3
     with default_precision("float16"):
-        entered(doubled, x)
+        call_repeatedly(doubled, x)
     assert len(torch_graphs._kinds) == 4
     torch_graphs.enter(lambda x, *, own: x, x, own=object())
     torch_graphs.enter(doubled, x.to_sparse())
-    # Neither a stranger's object nor a sparse tensor makes a kind.
+    # Calls with unknown objects and with sparse tensors are not recorded.
     assert len(torch_graphs._kinds) == 4
 
 
 @recorded
-def test_integers_may_be_others_each_time():
+def test_integers_may_change_between_calls():
     def sums(x, numbers):
         return x.int() + numbers[0]
 
     x = torch.ones(2)
     for number in range(CALLS):
-        found = torch_graphs.enter(sums, x, (number,))
-        assert found.tolist() == [number + 1] * 2
-    # Only as large as an int32 is.
+        actual = torch_graphs.enter(sums, x, (number,))
+        assert actual.tolist() == [number + 1] * 2
+    # Integers beyond int32 are not recorded.
     for number in (2**40, -(2**40)):
-        found = torch_graphs.enter(lambda x, y: x.long() + y, x, number)
-        assert found.tolist() == [number + 1] * 2
+        actual = torch_graphs.enter(lambda x, y: x.long() + y, x, number)
+        assert actual.tolist() == [number + 1] * 2
     assert len(torch_graphs._kinds) == 1
 
 
 @recorded
-def test_gradients_are_kept():
+def test_gradients_are_computed():
     x = torch.ones(2, requires_grad=True)
-    for y in entered(doubled, x):
+    for y in call_repeatedly(doubled, x):
         (gradient,) = torch.autograd.grad(y.sum(), x)
         assert gradient.tolist() == [2.0, 2.0]
     with torch.no_grad():
-        assert not any(y.requires_grad for y in entered(doubled, x))
+        assert not any(y.requires_grad for y in call_repeatedly(doubled, x))
     assert graphs.count_replays() == CALLS - 2
 
 
@@ -444,39 +454,41 @@ TRANSFORMED = {
 
 
 @recorded
-@pytest.mark.parametrize("transformed", TRANSFORMED.values(), ids=TRANSFORMED)
+@pytest.mark.parametrize("transform", TRANSFORMED.values(), ids=TRANSFORMED)
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_transformed_programs_are_not_recorded(transformed):
+def test_transformed_programs_are_not_recorded(transform):
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     for _ in range(CALLS):
-        assert transformed(x).equal(2 * x)
+        assert transform(x).equal(2 * x)
     assert not torch_graphs._kinds
 
 
 @recorded
-def test_what_is_left_to_torch(monkeypatch):
-    """Tensors of another device, and all while a user records."""
-    entered(doubled, torch.ones(2, device="meta"))
+def test_calls_that_are_left_to_torch(monkeypatch):
+    """Calls on another device, or while a user records, are not recorded."""
+    call_repeatedly(doubled, torch.ones(2, device="meta"))
     monkeypatch.setattr(graphs.RecordedGraph, "device", staticmethod(lambda: None))
-    entered(doubled, torch.ones(2))
+    call_repeatedly(doubled, torch.ones(2))
     assert not torch_graphs._kinds
 
 
 @recorded
-def test_threads(rng):
-    batches = list(batches_of(rng, (5, 6), (4, 9), number=8))
-    expected = results_of(NDCG(3, seed=1), batches)
+def test_replays_in_threads(rng):
+    batches = list(draw_batches(rng, (5, 6), (4, 9), number=8))
+    expected = collect_results(NDCG(3, seed=1), batches)
     with ThreadPoolExecutor(4) as pool:
-        found = [pool.submit(results_of, NDCG(3, seed=1), batches) for _ in range(4)]
-    assert [x.result() for x in found] == [expected] * 4
+        actual = [
+            pool.submit(collect_results, NDCG(3, seed=1), batches) for _ in range(4)
+        ]
+    assert [x.result() for x in actual] == [expected] * 4
 
 
 @pytest.mark.trains
-def test_fit_and_a_saved_metric(tmp_path, monkeypatch, rng):
-    """It goes on in another model, with graphs of the first one."""
+def test_fit_and_load_a_model(tmp_path, monkeypatch, rng):
+    """A loaded model uses the graphs of the first model."""
     features = rng.random((64, 5, 3)).astype("float32")
     data = features, rng.integers(0, 3, (64, 5)).astype("float32")
-    how = {"batch_size": 16, "verbose": 0}
+    options = {"batch_size": 16, "verbose": 0}
 
     def logs():
         keras.utils.set_random_seed(0)
@@ -484,46 +496,46 @@ def test_fit_and_a_saved_metric(tmp_path, monkeypatch, rng):
         scores = keras.layers.Reshape((5,))(keras.layers.Dense(1)(inputs))
         model = keras.Model(inputs, scores)
         model.compile("sgd", "mse", metrics=[NDCG(seed=1), HitRate(1, seed=1)])
-        yield model.fit(*data, epochs=2, validation_split=0.25, **how).history
+        yield model.fit(*data, epochs=2, validation_split=0.25, **options).history
         model.save(tmp_path / "model.keras")
         for each in (model, keras.models.load_model(tmp_path / "model.keras")):
-            yield each.evaluate(*data, return_dict=True, **how)
+            yield each.evaluate(*data, return_dict=True, **options)
 
     expected, replays = list(logs()), [0]
     with graphs.record_graphs(monkeypatch):
-        for found, right in zip(logs(), expected, strict=True):
-            assert found == right
+        for actual, right in zip(logs(), expected, strict=True):
+            assert actual == right
             replays.append(graphs.count_replays())
         assert not graphs.recording_errors()
-    of_fit, _, of_loaded = np.diff(replays)
-    assert of_fit > 0
-    assert of_loaded >= 2 * 4
+    fit_replays, _, loaded_replays = np.diff(replays)
+    assert fit_replays > 0
+    assert loaded_replays >= 2 * 4
 
 
-@every_order
-def test_catalogues(shuffle_ties, replays_of, rng):
+@each_tie_mode
+def test_catalogues_are_replayed(shuffle_ties, count_replays, rng):
     queries, candidates = rng.normal(size=(20, 4)), rng.normal(size=(300, 4))
-    # Copies tie.
+    # Duplicates tie.
     candidates[100:150] = candidates[:50]
     targets = rng.integers(-1, 300, (20, 3))
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
     several = [NDCG(10, **arguments), metrics.MeanReciprocalRank(**arguments)]
 
     def results():
-        given, found = (targets, queries, candidates), []
+        inputs, actual = (targets, queries, candidates), []
         for _ in range(CALLS):
-            found += catalogue.evaluate(*given, several, block_size=64).values()
-            ranked = catalogue.rank(*given, block_size=64, **arguments)
-            found += functional.ndcg(ranked, k=10).tolist()
+            actual += catalogue.evaluate(*inputs, several, block_size=64).values()
+            ranked = catalogue.rank(*inputs, block_size=64, **arguments)
+            actual += functional.ndcg(ranked, k=10).tolist()
             metric = NDCG(10, **arguments)
             metric.update_state(ranked)
-            found.append(float(metric.result()))
-        return found
+            actual.append(float(metric.result()))
+        return actual
 
-    assert replays_of(results) > 0
+    assert count_replays(results) > 0
 
 
-def test_the_environment_says_whether(monkeypatch):
+def test_the_environment_variable_enables_graphs(monkeypatch):
     monkeypatch.delenv("KERAS_RANK_CUDA_GRAPHS", raising=False)
     assert torch_graphs._is_asked_for()
     for value, is_asked_for in {"0": False, "1": True}.items():
@@ -535,9 +547,9 @@ def test_the_environment_says_whether(monkeypatch):
             torch_graphs._is_asked_for()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is available")
 def test_without_cuda_nothing_is_recorded(monkeypatch):
     monkeypatch.setattr(torch_graphs, "is_on", True)
     monkeypatch.setattr(torch_graphs, "_kinds", {})
-    entered(doubled, torch.ones(2))
+    call_repeatedly(doubled, torch.ones(2))
     assert not torch_graphs._kinds

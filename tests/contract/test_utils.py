@@ -1,4 +1,4 @@
-"""Padding, excluding, exporting and merging."""
+"""`keras_rank.utils`: padding and unpadding lists, masking labels, excluding items."""
 
 import functools
 import re
@@ -14,26 +14,26 @@ from keras_rank import utils
 from keras_rank.metrics import NDCG
 
 FOUR, BIG = np.array([3, 0, 1, 2]), np.array([3, 0, 2**24 + 1])
-# Those that Polars counts are unsigned.
+# Sizes that Polars counts are unsigned.
 SIZES = [np.array([2, 0, 1], dtype) for dtype in ("int64", "uint8", "uint32", "uint64")]
 TENSORS = [*map(ops.convert_to_tensor, (7, 7, 5, 5))]
 PADDED = [[3, 0], [-1, -1], [2**24 + 1, -1]]
 ROWS = np.eye(3, dtype="float32")
-OF_FEATURES = [[ROWS[0], [0.5] * 3], ROWS[1:]]
+PADDED_ROWS = [[ROWS[0], [0.5] * 3], ROWS[1:]]
 
 
 LISTS = [
-    # Numbers that float32 does not hold, and some in the other order of bytes.
+    # Numbers beyond float32, also in the other byte order.
     *((BIG, {"group_sizes": sizes}, PADDED) for sizes in SIZES),
     *((BIG.astype(x), {"group_sizes": [2, 0, 1]}, PADDED) for x in (">f8", ">i8")),
     (FOUR, {"group_ids": TENSORS}, [[3, 0], [1, 2]]),
-    # Longer lists are cut on request only.
+    # Longer lists are only cut to a given `list_size`.
     (FOUR, {"group_sizes": [3, 1], "list_size": 2}, [[3, 0], [2, -1]]),
     (FOUR, {"group_sizes": [1, 3], "list_size": 4}, [[3, *[-1] * 3], [0, 1, 2, -1]]),
     ([], {"group_sizes": []}, np.zeros((0, 0))),
     (np.zeros((0, 3)), {"group_sizes": [0, 0]}, np.zeros((2, 0, 3))),
     # Features of items.
-    (ROWS, {"group_sizes": [1, 2], "padding_value": 0.5}, OF_FEATURES),
+    (ROWS, {"group_sizes": [1, 2], "padding_value": 0.5}, PADDED_ROWS),
 ]
 
 
@@ -54,13 +54,13 @@ GROUPS = [
 
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("shape", [(5,), (5, 3)])
-def test_unpad_is_the_inverse(groups, shape, rng):
+def test_unpad_lists_inverts_pad_lists(groups, shape, rng):
     rows = rng.normal(size=shape)
     padded = utils.pad_lists(rows, **groups)
     np.testing.assert_array_equal(utils.unpad_lists(padded, **groups), rows)
     tensor = ops.convert_to_tensor(padded.astype("float32"))
-    found = utils.unpad_lists(tensor, **groups)
-    np.testing.assert_array_equal(found, rows.astype("float32"))
+    actual = utils.unpad_lists(tensor, **groups)
+    np.testing.assert_array_equal(actual, rows.astype("float32"))
 
 
 pad = functools.partial(utils.pad_lists, [1, 2])
@@ -70,33 +70,36 @@ BOTH_SHAPES = "(batch, n) or (batch, time, n). Received: y_pred.shape=(1, 2), it
 LENGTHS = "the shape (batch, list_size, ...), with the number and size of the lists "
 LENGTHS += "that the groups describe. Received: 1 groups of up to 3 rows, values.sh"
 NO_SIZE = "should be a positive integer or None."
-OTHER_MASK = "mask.shape=(1, 1), labels.shape=("
-OTHER_KEPT = "and `keep` the shape (batch, n) or (batch, time, n). Received: y_pred.sha"
-# What is said of each, but for its name, of which `test_bad_input.py` has more.
+MASK_SHAPE = "mask.shape=(1, 1), labels.shape=("
+KEEP_SHAPE = "and `keep` the shape (batch, n) or (batch, time, n). Received: y_pred.sha"
+# The end of each message. `test_bad_input.py` tests the names of arguments.
 ERRORS = [
     (lambda: pad(group_sizes=[3]), "of rows. Received: a sum of 3 for 2 rows"),
     (lambda: pad(group_sizes=[3, -1]), "should be integers of 0 or more, one per list"),
     (lambda: pad(group_ids=[1]), "one id per row. Received: group_ids.shape=(1,) for"),
     (lambda: pad(group_ids=["a", None]), "['a', None], with None in row 1"),
-    (lambda: pad(), "Either `group_sizes` or `group_ids` should be given. Received:"),
+    (
+        lambda: pad(),
+        "Either `group_sizes` or `group_ids` should be given. Received:",
+    ),
     (lambda: pad(group_sizes=[2], list_size=0), NO_SIZE),
     (lambda: utils.pad_lists(["a"], group_sizes=[1]), "of shape (1,) and dtype <U1"),
     (lambda: unpad([[1, 2]], group_sizes=[3]), LENGTHS),
-    # The ids of other lists, such as of those for validation.
+    # The ids of other lists, for example of validation data.
     (lambda: unpad(np.ones((3, 4)), group_ids=["b", "c", "b"]), "2 groups of up to 2 "),
     (lambda: unpad(np.ones((3, 4)), group_sizes=[4, 0]), "2 groups of up to 4 rows"),
     (lambda: exclude([[2]]), "of items, 2. Received: a larger id, 2, in row 0"),
     (lambda: exclude([1]), BOTH_SHAPES),
-    (lambda: exclude([[1]], keep=[1, 2]), OTHER_KEPT),
+    (lambda: exclude([[1]], keep=[1, 2]), KEEP_SHAPE),
     (lambda: exclude([[1]], keep=[2]), "Received: a larger id, 2, in row 0"),
-    (lambda: utils.mask_labels([[2, 1]], [[True]]), OTHER_MASK),
+    (lambda: utils.mask_labels([[2, 1]], [[True]]), MASK_SHAPE),
     (lambda: merge(NDCG(), NDCG()), "metrics or states. Received: a single NDCG"),
     (lambda: merge(NDCG(), {"a": 0}), "metrics or states. Received: a single dict"),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)
-def test_errors(call, message):
+def test_wrong_calls_are_errors(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
 
@@ -108,17 +111,17 @@ def test_exclude_items(rng):
     expected = scores.copy()
     expected[0, 0] = expected[2, [2, 3, 4]] = -np.inf
     floats = ops.convert_to_tensor(keep.astype("float32"))
-    # Alone, too.
-    for kept in (keep, floats, [5, 0, 1]):
-        assert_equal(utils.exclude_items(scores, seen, keep=kept), expected)
+    # `keep` may be one id per list.
+    for kept_ids in (keep, floats, [5, 0, 1]):
+        assert_equal(utils.exclude_items(scores, seen, keep=kept_ids), expected)
     expected[0, 5] = expected[2, 1] = -np.inf
-    found = utils.exclude_items(ops.convert_to_tensor(scores), seen)
-    assert_equal(found, expected)
+    actual = utils.exclude_items(ops.convert_to_tensor(scores), seen)
+    assert_equal(actual, expected)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "numpy", reason="memory of NumPy")
-def test_scores_are_copied_once():
-    """A matrix of all scores of a catalogue is large."""
+def test_exclude_items_copies_scores_once():
+    """The matrix of all scores of a catalog may be large."""
     scores, seen = np.zeros((16, 10**5), "float32"), np.tile([[7, 1, 4]], (16, 1))
     utils.exclude_items(scores, seen)
     tracemalloc.start()
@@ -134,13 +137,13 @@ IN_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "second", "given", "expected"), IN_MODELS)
-def test_in_a_model(function, second, given, expected):
-    """Where the size of the batch is not known."""
+@pytest.mark.parametrize(("function", "second", "second_input", "expected"), IN_MODELS)
+def test_utilities_in_a_model(function, second, second_input, expected):
+    """Within a model, the batch size is unknown."""
     inputs = keras.Input((3,)), keras.Input((3,), dtype=second)
     model = keras.Model(inputs, function(*inputs))
-    found = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([given])])
-    assert_equal(found, [expected])
+    actual = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([second_input])])
+    assert_equal(actual, [expected])
 
 
 IDS = [
@@ -158,7 +161,7 @@ IDS = [
 
 @pytest.mark.parametrize("ids", IDS, ids=lambda ids: str(ids.dtype))
 def test_group_ids_of_any_type(ids):
-    """Lists come in the order of their first rows, and their rows as they are."""
+    """Lists are in the order of their first rows, and keep the order of their rows."""
     rows = {}
     for row, group in enumerate(ids.tolist()):
         rows.setdefault(group, []).append(row)
@@ -172,15 +175,15 @@ def test_pad_lists_takes_one_column_at_a_time():
         utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="one way is enough")
-def test_excluded_items_leave_gradients_to_the_others():
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="one backend is enough")
+def test_exclude_items_keeps_gradients_of_other_items():
     scores = keras.Variable([[3.0, 2.0, 1.0]]).value
     utils.exclude_items(scores, [[0, -1]])[0, 1].backward()
     np.testing.assert_array_equal(scores.grad, [[0.0, 1.0, 0.0]])
 
 
-def test_masked_labels_are_no_view_of_the_given_ones():
-    """Not even where nothing is masked."""
+def test_mask_labels_returns_no_view():
+    """The labels are copied even if no item is masked."""
     for shape in ((2, 3), (100, 100)):
         labels = ops.convert_to_tensor(np.ones(shape, "float32"))
         masked = utils.mask_labels(labels, np.ones(shape, bool))

@@ -5,7 +5,7 @@ import re
 import keras
 import numpy as np
 import pytest
-from pages import DOCS, blocks_of
+from pages import DOCS, read_blocks
 
 from keras_rank.callbacks import CatalogueEvaluation
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
@@ -178,7 +178,7 @@ def test_the_page_runs(section, tmp_path, monkeypatch):
     x, y = np.ones((8, 4, 3), "float32"), np.eye(8, 4, dtype="float32")
     names = {"model": model, "ranker": model, "x": x, "y": y, "x_val": x, "y_val": y}
     names["loss"] = "mse"  # No list is padded here.
-    for block in blocks_of(PAGE):
+    for block in read_blocks(PAGE):
         if section_of(block) in ([], [section]):
             exec(block.code, names)
     if section == "TensorBoard":

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from compiled import requires_layer_masks
-from pages import PAGES, README, blocks_of
+from pages import PAGES, README, read_blocks
 from registry import IS_SLOW
 
 # The page of masks has those of layers.
@@ -19,7 +19,7 @@ READ = [
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_order(page, backend, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names, blocks = {"__name__": "__main__"}, list(blocks_of(page))
+    names, blocks = {"__name__": "__main__"}, list(read_blocks(page))
     for_this = any(block.backends == [backend] for block in blocks)
     if IS_SLOW and not for_this and page.stem != "index":
         pytest.skip("the same on all backends: run on the quickest")
@@ -44,7 +44,7 @@ def test_the_readme_trains_and_compares(backend):
     if backend != "torch":
         pytest.skip("its outputs are those of torch")
     names = {"__name__": "__main__"}
-    for block in blocks_of(README):
+    for block in read_blocks(README):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(block.code, names)
         shown = block.output.split()

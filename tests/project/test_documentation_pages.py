@@ -8,7 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from pages import DOCS, README, blocks_of
+from pages import DOCS, README, read_blocks
 
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
@@ -82,6 +82,6 @@ def test_every_block_of_python_is_found():
     """And is not one that shows a prompt, which nobody can copy."""
     for page in (README, *DOCS.rglob("*.md")):
         text = page.read_text()
-        assert text.count("```python\n") == len(list(blocks_of(page))), page
+        assert text.count("```python\n") == len(list(read_blocks(page))), page
         assert ">>>" not in text, page
         assert "```py\n" not in text, page

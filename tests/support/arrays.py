@@ -8,13 +8,13 @@ def array(tensor):
     return ops.convert_to_numpy(tensor)
 
 
-def values_of(function, *batch, **arguments):
+def compute_values(function, *batch, **arguments):
     return array(function(*batch, **arguments))
 
 
-def assert_equal(found, expected):
-    np.testing.assert_array_equal(array(found), array(expected))
+def assert_equal(actual, expected):
+    np.testing.assert_array_equal(array(actual), array(expected))
 
 
-def assert_close(found, expected, **tolerances):
-    np.testing.assert_allclose(array(found), array(expected), **tolerances)
+def assert_close(actual, expected, **tolerances):
+    np.testing.assert_allclose(array(actual), array(expected), **tolerances)

@@ -63,7 +63,7 @@ class Fault(NamedTuple):
         raise ValueError(f"There is no such fault any more: {self}")
 
 
-def faults_of(path: str) -> list[Fault]:
+def list_faults(path: str) -> list[Fault]:
     """Returns all faults of a file, always in the same order."""
     return [fault for fault, *_ in _find_faults(path)]
 
@@ -71,9 +71,9 @@ def faults_of(path: str) -> list[Fault]:
 def _find_faults(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
     tree = ast.parse((ROOT / path).read_text())
     number = 0
-    for function, node in _functions_in(tree):
+    for function, node in _find_functions(tree):
         for part in node.body:
-            for shown, change, lines in _changes_in(part, range(0)):
+            for shown, change, lines in _find_changes(part, range(0)):
                 before, after = _texts(shown, *change)
                 if before != after:
                     text = f"{before}  ->  {after}"
@@ -81,11 +81,11 @@ def _find_faults(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
                     number += 1
 
 
-def _functions_in(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+def _find_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
     """Yields the functions of a module and of its classes by qualified name."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
-            yield from _functions_in(node, f"{prefix}{node.name}.")
+            yield from _find_functions(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.FunctionDef) and not _is_ignored(node):
             yield prefix + node.name, node
 
@@ -101,7 +101,9 @@ def _texts(shown: ast.AST, node: ast.AST, attribute: str, value: object) -> list
     return texts
 
 
-def _changes_in(node: ast.AST, lines: range) -> Iterator[tuple[ast.AST, Change, range]]:
+def _find_changes(
+    node: ast.AST, lines: range
+) -> Iterator[tuple[ast.AST, Change, range]]:
     """Yields the changes within a node, and the lines that must run to reach them."""
     if isinstance(node, NOT_CHANGED) or _is_ignored(node):
         return
@@ -109,12 +111,12 @@ def _changes_in(node: ast.AST, lines: range) -> Iterator[tuple[ast.AST, Change, 
         body = getattr(node, "body", None)
         last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
         lines = range(node.lineno, last + 1)
-    for change in _changes_at(node):
+    for change in _node_changes(node):
         yield node, change, lines
     for name, value in ast.iter_fields(node):
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, ast.AST) and name not in IGNORED_FIELDS:
-                yield from _changes_in(part, lines)
+                yield from _find_changes(part, lines)
 
 
 def _is_ignored(node: ast.AST) -> bool:
@@ -131,7 +133,7 @@ def _is_ignored(node: ast.AST) -> bool:
     return False
 
 
-def _changes_at(node: ast.AST) -> Iterator[Change]:
+def _node_changes(node: ast.AST) -> Iterator[Change]:
     match node:
         case ast.Compare(ops=[operator]):
             yield from _other_operator(node, "ops", operator)
@@ -155,14 +157,14 @@ def _changes_at(node: ast.AST) -> Iterator[Change]:
             yield node, "test", ast.Constant(False)
         case ast.comprehension(ifs=[_, *_]):
             yield node, "ifs", []
-        case ast.Assign() if _names_in(*node.targets) <= _names_in(node.value):
+        case ast.Assign() if _find_names(*node.targets) <= _find_names(node.value):
             # The assignment is removed. Only a name that had a value before, on the
             # right side, still has a value then.
             yield node, "value", ast.parse(ast.unparse(node.targets[0])).body[0].value
         case ast.Expr(ast.Call()):
             yield node, "value", ast.Constant(None)
         case ast.Call():
-            yield from _changes_of_call(node)
+            yield from _call_changes(node)
 
 
 def _other_operator(node: ast.AST, attribute: str, old: ast.AST) -> Iterator[Change]:
@@ -172,11 +174,11 @@ def _other_operator(node: ast.AST, attribute: str, old: ast.AST) -> Iterator[Cha
         yield node, attribute, [new] if attribute == "ops" else new
 
 
-def _names_in(*nodes: ast.AST) -> set[str]:
+def _find_names(*nodes: ast.AST) -> set[str]:
     return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
 
 
-def _changes_of_call(node: ast.Call) -> Iterator[Change]:
+def _call_changes(node: ast.Call) -> Iterator[Change]:
     attribute = "attr" if isinstance(node.func, ast.Attribute) else "id"
     name = getattr(node.func, attribute, None)
     if name in OTHER_NAMES:

@@ -3,16 +3,16 @@
     python tests/support/mutants.py --seed 1 --number 100
 
 It prints each fault that no test detects, as `file:line  before  ->  after`, and the
-share of detected faults. A surviving fault shows a missing test or unneeded code, unless
-the fault changes nothing but the time.
+share of detected faults. A surviving fault shows a missing test or unneeded code,
+unless the fault changes nothing but the time.
 
 It runs the tests of `make test`, or, with `--part all`, all tests that are not slow.
 They are collected once. Without a fault, they run under a tracer, which records the
-tests that run each line. For each fault, a fork process replaces the code of functions
-in memory, and runs the tests of the changed lines until one fails or hangs, or the time
-is up. No file is changed. Faults in lines that these tests don't run on NumPy are tested
-again with `REFERENCE=1`, where no backend replaces a function of `generic.py`, and by a
-few tests of other backends, each in a separate process.
+tests that run each line. For each fault, a forked process replaces the code of
+functions in memory, and runs the tests of the changed lines until one fails or hangs,
+or the time is up. No file is changed. Faults in lines that these tests don't run on
+NumPy are tested again with `REFERENCE=1`, where no backend replaces a function of
+`generic.py`, and by a few tests of other backends, each in a separate process.
 
 Only the code of functions is changed: no errors, no `__repr__`, and no constants of
 modules, most of which are sizes from which on another code path is faster.
@@ -38,7 +38,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
-from faults import ROOT, Fault, faults_of
+from faults import ROOT, Fault, list_faults
 
 GENERIC = "keras_rank/backends/generic.py"
 PATHS = [f"keras_rank/{x}" for x in ("arrays", "formulas.py", "lists", "ranking")]
@@ -160,26 +160,26 @@ class MutationTest:
             if time.perf_counter() > end:
                 break
             # The signal ends a process that hangs.
-            signal.alarm(30 + int(20 * self.seconds_of(test)))
+            signal.alarm(30 + int(20 * self.time_test(test)))
             if not self.run_passes(test, following):
                 return DETECTED
         return 0
 
-    def seconds_of(self, test: int) -> float:
+    def time_test(self, test: int) -> float:
         return self.seconds[self.session.items[test].nodeid]
 
     def sort_by_cost(self, tests: list[int]) -> list[int]:
         """Returns tests sorted by time, which counts n times for the n-th case."""
         cases, costs = collections.Counter(), {}
-        for i in sorted(tests, key=self.seconds_of):
+        for i in sorted(tests, key=self.time_test):
             function = self.session.items[i].nodeid.partition("[")[0]
             cases[function] += 1
-            costs[i] = cases[function] * self.seconds_of(i)
+            costs[i] = cases[function] * self.time_test(i)
         return sorted(tests, key=costs.__getitem__)
 
 
 class MutationTestInProcess(MutationTest):
-    """A mutation test without forks, which threads of JAX and TensorFlow don't survive."""
+    """A mutation test without forks, as threads of JAX and TensorFlow die in a fork."""
 
     def run_all(self) -> None:
         for fault in self.faults:
@@ -305,7 +305,7 @@ def main() -> None:
         for path in map(pathlib.Path, args.only)
         for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
     ]
-    all_faults = [fault for path in args.files for fault in faults_of(path)]
+    all_faults = [fault for path in args.files for fault in list_faults(path)]
     faults = random.Random(args.seed).sample(
         all_faults, min(args.number, len(all_faults))
     )

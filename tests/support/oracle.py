@@ -78,7 +78,7 @@ def mean(values: Sequence[float], weights: Sequence[float | None], empty_value=0
 
 
 def mean_over(lists, formula: Formula, relevance, **arguments) -> float:
-    """Returns the mean over lists of labels, scores and weights, without empty lists."""
+    """Returns the mean over nonempty lists of labels, scores and weights."""
     nonempty = [items for items in itertools.starmap(make_items, lists) if items]
     values = [value(formula, items, **arguments) for items in nonempty]
     return mean(values, [list_weight(items, relevance) for items in nonempty])
@@ -145,12 +145,12 @@ def _discounted(ranked, relevance, rank_discount_fn) -> float:
 
 def average_precision(ranked, items, k, normalizer="total", relevance=at_least_one):
     weight = lambda item: item.weight * relevance(item.label)  # noqa: E731
-    found, terms, precisions = 0, [], []
+    num_relevant, terms, precisions = 0, [], []
     for rank, item in enumerate(ranked, start=1):
         if relevance(item.label):
-            found += 1
-            precisions.append(found / rank)
-            terms.append(item.weight * found / rank)
+            num_relevant += 1
+            precisions.append(num_relevant / rank)
+            terms.append(item.weight * num_relevant / rank)
     if normalizer == "retrieved":
         return statistics.fmean(precisions) if precisions else 0.0
     best = sorted(map(weight, items), reverse=True)
@@ -352,14 +352,14 @@ def subtopic_labels(labels):
 
 def novelties(ranked, alpha, topics) -> list[list[float]]:
     """Returns the gain of each item for each topic."""
-    found = [0] * len(topics(0.0))
+    num_above = [0] * len(topics(0.0))
     gains = []
     for item in ranked:
         relevant = topics(item.label)
         gains.append(
-            [r * (1 - alpha) ** n for r, n in zip(relevant, found, strict=True)]
+            [r * (1 - alpha) ** n for r, n in zip(relevant, num_above, strict=True)]
         )
-        found = [n + r for r, n in zip(relevant, found, strict=True)]
+        num_above = [n + r for r, n in zip(relevant, num_above, strict=True)]
     return gains
 
 

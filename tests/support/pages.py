@@ -41,7 +41,7 @@ class Block:
         return ".fit(" in self.code
 
 
-def blocks_of(page):
+def read_blocks(page):
     text = page.read_text()
     for match in BLOCK.finditer(text):
         output = match["output"]

@@ -31,7 +31,7 @@ PASSING_CASES = {
 WARNINGS = {
     ("numpy", name): "ignore::RuntimeWarning"
     for name in (
-        "test_scores_are_what_they_mean",
+        "test_special_scores_count_as_plain_scores",
         "test_class_equals_the_weighted_mean_of_the_oracle",
     )
 }

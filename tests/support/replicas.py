@@ -64,7 +64,7 @@ def build(rate):
     return model, metrics
 
 
-def with_prefix(prefix, values):
+def add_prefix(prefix, values):
     return {f"{prefix} {name}": float(value) for name, value in values.items()}
 
 
@@ -76,7 +76,7 @@ def fit_and_evaluate(model, metrics, x, labels, weights):
     evaluated = model.evaluate(x, labels, return_dict=True, **arguments)
     # Losses are not compared: on torch, Keras computes the loss of each process alone.
     del fitted["loss"], evaluated["loss"]
-    logs = {**with_prefix("fit", fitted), **with_prefix("evaluate", evaluated)}
+    logs = {**add_prefix("fit", fitted), **add_prefix("evaluate", evaluated)}
     return logs, [export_state(metric) for metric in metrics]
 
 
@@ -102,11 +102,11 @@ def evaluate_rows():
     return {f"rows {name}": values[-1] for name, values in fitted.history.items()}
 
 
-def with_exported(logs, states):
+def add_exported(logs, states):
     """Adds the results of the states, merged into new metrics, to the logs."""
     pairs = zip(make_metrics(), states, strict=True)
     merged = [merge_state(metric, [state]) for metric, state in pairs]
-    return {**logs, **with_prefix("exported", results(*merged))}
+    return {**logs, **add_prefix("exported", results(*merged))}
 
 
 def rank_constant_scores():
@@ -135,7 +135,7 @@ def run_on_jax():
         logs_and_states = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
         constant = rank_constant_scores() | evaluate_rows()
         keras.distribution.set_distribution(None)
-        yield f"{number} devices", {**with_exported(*logs_and_states), **constant}
+        yield f"{number} devices", {**add_exported(*logs_and_states), **constant}
 
 
 def run_on_tensorflow():
@@ -156,8 +156,8 @@ def run_on_tensorflow():
             model.optimizer.learning_rate = 0.0
             uneven = fit_and_evaluate(model, metrics, *data(slice(LISTS + 1)))
             constant = rank_constant_scores() | evaluate_rows()
-        values = {**with_exported(*even), **constant}
-        values |= with_prefix("uneven", with_exported(*uneven))
+        values = {**add_exported(*even), **constant}
+        values |= add_prefix("uneven", add_exported(*uneven))
         yield f"{number} devices", values
 
 
@@ -207,7 +207,7 @@ def follow_the_recipe(rows):
     for name, method in (("fit", model.fit), ("evaluate", model.evaluate)):
         if len(x):
             method(x, labels, sample_weight=weights, batch_size=8, verbose=0)
-        values |= with_prefix(name, results(*map(names["over_all_ranks"], metrics)))
+        values |= add_prefix(name, results(*map(names["over_all_ranks"], metrics)))
     return values
 
 

@@ -3,9 +3,9 @@
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python tests/support/shards.py
 
 `test_multi_device.py` runs it. It prints pairs of values as JSON: functions on two
-shards and on the two halves alone, by tie mode and cutoff; results of metrics whose sums
-were added over the shards, and on all lists; and catalogs with candidates that are
-sharded over all devices, and on one device.
+shards and on the two halves alone, by tie mode and cutoff; results of metrics whose
+sums were added over the shards, and of metrics of all lists; and values of candidates
+on all devices and on one.
 """
 
 import json
