@@ -250,6 +250,7 @@ def shrunk(x: Tensor, size: float) -> Tensor:
 power_of_two = torch.exp2
 # In one operation.
 lengths = functools.partial(torch.linalg.vector_norm, dim=1, keepdim=True)
+largest_size = functools.partial(lengths, ord=math.inf)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
