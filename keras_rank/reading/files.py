@@ -16,7 +16,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from keras_rank.reading import files
 from keras_rank.reading.paths import matching_files
 
 # The start of a JSON file with an object for each query.
@@ -34,16 +33,16 @@ def layout_of(argument: str, file: str | bytes) -> str:
         `"parquet"` or `"ipc"`; `"csv"`, `"json"`, `"nested"` JSON of objects of
         queries, or `"lines"` of fields; `"nothing"` if it is an empty text.
     """
-    with files.errors_of(argument, file):
-        format_ = files.format_of(file)
+    with errors_of(argument, file):
+        format_ = format_of(file)
         if format_ != "text":
             return format_
-        text = files.text_of(argument, file)
+        text = text_of(argument, file)
     layout = _layout_of_text(text) if text.strip() else "nothing"
     if argument == "rows" and layout == "nested":
         return "json"
     # Its name says so.
-    is_csv = layout == "lines" and files.is_named_table(files.named(file))
+    is_csv = layout == "lines" and is_named_table(named(file))
     return "csv" if argument == "rows" and is_csv else layout
 
 
@@ -53,7 +52,7 @@ def is_table(source: Any) -> bool:
         return True
     path = os.fspath(source)
     file = path if os.path.exists(path) else min(glob.glob(path), default="")
-    return files.is_named_table(path) or (
+    return is_named_table(path) or (
         os.path.isfile(file) and layout_of("qrels", file) not in ("lines", "nothing")
     )
 

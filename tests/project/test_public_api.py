@@ -209,6 +209,12 @@ print(sorted(before), has, "evaluation" in dict(inspect.getmembers(keras_rank)))
     assert run_in_python(code) == "[] True True\n"
 
 
+def test_the_evaluation_imports_no_optional_dependency():
+    optional = "ray", "matplotlib", "jinja2"
+    code = f"import sys; sys.modules.update(dict.fromkeys({optional}))"
+    run_in_python(f"{code}; import keras_rank.evaluation.command")
+
+
 @pytest.mark.slow
 def test_the_evaluation_without_its_extra_is_no_attribute():
     """Modules are searched for attributes, such as by `help` and mocks."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import ray
 
 from keras_rank.arrays.arithmetic import LARGEST_WEIGHT
 from keras_rank.backends import Array
@@ -376,16 +375,19 @@ def _column(values: Any) -> Any:
     return pa.array(values, from_pandas=True) if is_array else values
 
 
-def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Table:
+def table_of_dataset(dataset: Any, settings: Settings) -> pa.Table:
     """Returns one row per list of a dataset.
 
     All rows of a query go to one worker. If a worker dies, Ray gives its queries to
     another one.
 
     Args:
-        dataset: the rows.
+        dataset: `ray.data.Dataset` of the rows.
         settings: what is computed, and how.
     """
+    # Ray is an optional dependency of the package.
+    import ray
+
     columns = settings.columns
     arguments = ("query", "label", "score", "item", "weight")
     sought = [ColumnRef(x, getattr(columns, x)) for x in arguments]
