@@ -35,7 +35,8 @@ from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
 
-# Gains in the ideal order whose relative difference is smaller count as equal.
+# Gains in the ideal order, and sums of gains, count as equal if their relative
+# difference is smaller.
 _ROUNDING = 1e-6
 
 
@@ -101,7 +102,11 @@ class AlphaNDCG(RankingMetric):
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
         ideal = total(self._get_ideal_gains(lists, ranking) * discounts)
-        return ratio(self._sum_gains(lists, ranking, discounts), ideal)
+        value = ratio(self._sum_gains(lists, ranking, discounts), ideal)
+        # The sums of the two orders are rounded differently, so the quotient of equal
+        # sums can slightly exceed 1.
+        exceeds = value > 1.0 + _ROUNDING
+        return backend.where(exceeds, value, backend.minimum(value, 1.0))
 
     def _sum_gains(
         self, lists: JudgedLists, ranking: Ranking, discounts: Tensor

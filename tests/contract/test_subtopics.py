@@ -239,6 +239,17 @@ def test_the_greedy_ideal_may_miss_the_maximum():
     assert best > 1.0
 
 
+def test_rounding_does_not_exceed_1(rng):
+    """Only an order that is better than the greedy order exceeds 1, by more."""
+    for _ in range(20):
+        labels = rng.integers(0, 2, size=(512, 2, 5))
+        scores = rng.random((512, 2))
+        weights = rng.choice([0.3, 0.7, 1.1], size=(512, 2))
+        values = functional.alpha_ndcg(labels, scores, sample_weight=weights, alpha=0.3)
+        values = ops.convert_to_numpy(values)
+        assert not ((values > 1.0) & (values < 1.001)).any()
+
+
 @pytest.mark.parametrize("alpha", [0.7, 0.9])
 def test_the_ideal_takes_the_first_of_equal_gains(alpha):
     """Each of the first two items gains 3. The third item gains 2 after one of them."""
