@@ -19,9 +19,9 @@ from keras_rank import discounts, gains
 from keras_rank.arrays.hashing import default_seed, drawn_seed, key_of_seed
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.input_arrays import is_dict, refused
-from keras_rank.ranking.base import Ties
+from keras_rank.ranking.base import COUNTED_TIES, TIE_BOUNDS, Ties
 
-ShuffleTies: TypeAlias = bool | Literal["average"]
+ShuffleTies: TypeAlias = bool | Literal["average", "worst", "best"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,24 +146,40 @@ def _is_integer(value: Any) -> bool:
 
 
 def check_ties(shuffle_ties: Any) -> Ties:
-    """Returns the treatment of ties: `"shuffle"`, `"stable"` or `"average"`."""
+    """Returns the treatment of ties: a boolean becomes `"shuffle"` or `"stable"`."""
     if isinstance(shuffle_ties, bool | np.bool_):
         return "shuffle" if shuffle_ties else "stable"
-    if isinstance(shuffle_ties, str) and shuffle_ties == "average":
-        return "average"
-    raise argument_error("shuffle_ties", 'True, False or "average"', shuffle_ties)
+    for ties in COUNTED_TIES:
+        if isinstance(shuffle_ties, str) and shuffle_ties == ties:
+            return ties
+    accepted = 'True, False, "average", "worst" or "best"'
+    raise argument_error("shuffle_ties", accepted, shuffle_ties)
+
+
+def check_ties_without_bounds(shuffle_ties: Any) -> Ties:
+    """Returns the treatment of ties, and raises `ValueError` for their bounds.
+
+    It is for metrics whose lowest and highest values do not follow from the order of
+    tied items by their labels.
+    """
+    ties = check_ties(shuffle_ties)
+    if ties in TIE_BOUNDS:
+        accepted = 'True, False or "average" for a metric without bounds over ties'
+        raise argument_error("shuffle_ties", accepted, shuffle_ties)
+    return ties
 
 
 def check_ties_broken(shuffle_ties: Any) -> Ties:
-    """Returns the treatment of ties, and raises `ValueError` for averaged ties.
+    """Returns the treatment of ties, and raises `ValueError` for a string.
 
-    It is for metrics that need a single item at each rank.
+    It is for functions and metrics that don't use labels and need a single item at each
+    rank.
     """
     ties = check_ties(shuffle_ties)
-    if ties == "average":
+    if ties in COUNTED_TIES:
         raise ValueError(
             "`shuffle_ties` should be True or False, as each rank needs a single item. "
-            'Received: shuffle_ties="average"'
+            f'Received: shuffle_ties="{ties}"'
         )
     return ties
 

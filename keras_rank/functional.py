@@ -55,7 +55,8 @@ Args:
         `None`: all ranks count.
     shuffle_ties: the order of tied items. `True`: a random order, which depends on
         `seed`. `False`: the order in the list. `"average"`: the exact mean over all
-        orders of tied items. Defaults to `True`.
+        orders of tied items. `"worst"` and `"best"`: by label, the lowest or the
+        highest label first. Defaults to `True`.
     seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
         `None`: each call draws a seed from Keras's global generator, as Keras's random
         operations do without a seed. Compiled code derives the seed from the state of

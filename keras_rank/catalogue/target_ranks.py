@@ -29,7 +29,7 @@ from keras_rank.lists.input_arrays import refused, to_tensor
 from keras_rank.lists.item_lists import RankCounts, TargetLists
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of
-from keras_rank.ranking.base import Ranking, Ties, list_keys
+from keras_rank.ranking.base import COUNTED_TIES, Ranking, Ties, list_keys
 from keras_rank.ranking.order_spec import OrderSpec, RankedLists
 from keras_rank.ranking.target_ranking import rank_counted
 
@@ -85,7 +85,8 @@ def rank(
             cutoff.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
+            their orders. `"worst"` and `"best"`: after and before the items that are
+            not targets. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
             `None`: as for `keras_rank.functional`.
         block_size: positive int. The number of candidates that are scored at a time.
@@ -137,7 +138,7 @@ class Retrieval:
             self.asked(ties, key),
             self.candidates,
             self.score,
-            ties == "average",
+            ties in COUNTED_TIES,
             after_block,
         )
 
@@ -174,7 +175,7 @@ def _ranked(
     lists: TargetLists, counts: Counts, *, order: OrderSpec
 ) -> tuple[TargetLists, Ranking]:
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
-    tied = counts.tied if order.ties == "average" else counts.before + 1
+    tied = counts.tied if order.ties in COUNTED_TIES else counts.before + 1
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )

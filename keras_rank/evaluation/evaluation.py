@@ -236,11 +236,11 @@ class Evaluation(Mapping[str, float]):
             their scores; for `judged`, the mean share of judged items), and `threshold`
             (beyond which there is a warning; for `judged`, below which). Checks of ties
             also have the `worst`, `average` and `best` values over all orders of the
-            tied items; their `share` is the difference between best and worst. For
-            `MeanAveragePrecision` with weights of items or `normalizer="retrieved"`,
-            for metrics of subtopics, and for those of your own, `worst` and `best` are
-            those of two orders: higher labels first, and last. The notes are the
-            warnings.
+            tied items; their `share` is the difference between best and worst. They
+            order tied items by their labels, as `shuffle_ties="worst"` and `"best"` do.
+            With weights of items, for `MeanAveragePrecision` with
+            `normalizer="retrieved"`, for metrics of subtopics, and for those of your
+            own, other orders may have values beyond them. The notes are the warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.

@@ -105,7 +105,7 @@ class ScoreMetric(keras.metrics.Metric):
     _compute_dtype = "float32"
 
     # The function that checks `shuffle_ties`.
-    _check_ties = staticmethod(check_ties)
+    _check_ties: Callable[[Any], Ties] = staticmethod(check_ties)
 
     name = name_with_path
 
@@ -151,7 +151,7 @@ class ScoreMetric(keras.metrics.Metric):
 
     @property
     def shuffle_ties(self) -> ShuffleTies:
-        """The rule for the order of tied items: `True`, `False` or `"average"`."""
+        """The rule for the order of tied items: a boolean, `"average"` or a bound."""
         # The value is normalized, as NumPy's booleans can't be saved.
         return update.SHUFFLE_TIES[self._ties]
 
@@ -295,7 +295,10 @@ class RankingMetric(ScoreMetric):
             to `None`: all ranks count.
         shuffle_ties: the order of tied items. `True`: a random order, which depends on
             `seed`. `False`: the order in the list. `"average"`: the exact mean over all
-            orders of tied items. Defaults to `True`.
+            orders of tied items. `"worst"` and `"best"`: by label, the lowest or the
+            highest label first. The results bound those of all orders, unless items
+            have different weights or gains decrease. Metrics of subtopics and rank
+            correlations do not accept bounds. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. The order is
             a function of the seed, the number of the list since the last reset, and the
             item. Defaults to `None`: the seed is derived from the state of Python's

@@ -18,6 +18,7 @@ from keras_rank.arguments import (
     check_flag,
     check_fraction,
     check_graded,
+    check_ties_without_bounds,
     serialize,
 )
 from keras_rank.arrays.arithmetic import ratio, total
@@ -65,7 +66,8 @@ class MeanAveragePrecision(RankingMetric):
             (trec_eval, keras-rs, TF-Ranking). `"clipped"`: the sum of the k largest of
             these weights. Without weights, it is min(R, k) (ignite, Kaggle).
             `"retrieved"`: the number of relevant items in the top k (torchmetrics). In
-            this case, the terms are not weighted. Defaults to `"total"`.
+            this case, the terms are not weighted, and `shuffle_ties` must not be
+            `"worst"` or `"best"`. Defaults to `"total"`.
         name: str. Defaults to `map_at_k`, or `map` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -96,8 +98,11 @@ class MeanAveragePrecision(RankingMetric):
         normalizer: str = "total",
         **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(k, **arguments)
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
+        if self.normalizer == "retrieved":
+            # One more relevant item in the top k may reduce the mean of precisions.
+            self._check_ties = check_ties_without_bounds
+        super().__init__(k, **arguments)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         relevant = lists.relevance_by_rank(ranking)

@@ -7,7 +7,12 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_rank.arguments import adds_arguments, check_no_cutoff, check_share
+from keras_rank.arguments import (
+    adds_arguments,
+    check_no_cutoff,
+    check_share,
+    check_ties_without_bounds,
+)
 from keras_rank.arrays.arithmetic import LARGEST_GAIN, as_ranked, highest, ratio, total
 from keras_rank.arrays.counting import count_above_and_tied
 from keras_rank.backends import Tensor, backend
@@ -159,7 +164,9 @@ class PairwiseAccuracy(_LabelComparison):
         tied_value: float between 0 and 1. The value of a tied pair. Defaults to 0.5,
             the mean over both orders of the pair. With 0.0, tied pairs count as
             incorrectly ordered (TF-Ranking, rax).
-        shuffle_ties: has no effect. `tied_value` is the value of a tied pair.
+        shuffle_ties: `True`, `False` and `"average"` have no effect, as `tied_value` is
+            the value of a tied pair. `"worst"` and `"best"` order tied items by their
+            labels, so no pairs are tied but those below the cutoff.
         seed: has no effect.
         empty_value: must be `None`. A list without pairs of different labels is left
             out of the mean.
@@ -227,7 +234,8 @@ class KendallTau(_LabelComparison):
 
     Args:
         k: must be `None`. All ranks count.
-        shuffle_ties: has no effect. The equation accounts for ties.
+        shuffle_ties: has no effect, as the equation accounts for ties. `"worst"` and
+            `"best"` are errors.
         seed: has no effect.
         empty_value: must be `None`. A list whose labels are all equal is left out of
             the mean.
@@ -252,6 +260,7 @@ class KendallTau(_LabelComparison):
     """
 
     base_name = "kendall_tau"
+    _check_ties = staticmethod(check_ties_without_bounds)
 
     @adds_arguments(_LabelComparison.__init__)
     def __init__(self, k: None = None, **arguments: Unpack[RankingArguments]) -> None:

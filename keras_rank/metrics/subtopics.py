@@ -15,6 +15,7 @@ from keras_rank.arguments import (
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
+    check_ties_without_bounds,
     resolve_discount,
     serialize,
 )
@@ -85,6 +86,7 @@ class AlphaNDCG(RankingMetric):
 
     base_name = "alpha_ndcg"
     takes_subtopics = True
+    _check_ties = staticmethod(check_ties_without_bounds)
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
@@ -298,6 +300,7 @@ class ExpectedReciprocalRankIA(RankingMetric):
 
     base_name = "err_ia"
     takes_subtopics = True
+    _check_ties = staticmethod(check_ties_without_bounds)
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
@@ -373,6 +376,7 @@ class PrecisionIA(RankingMetric):
 
     base_name = "precision_ia"
     takes_subtopics = True
+    _check_ties = staticmethod(check_ties_without_bounds)
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
@@ -435,6 +439,7 @@ class SubtopicRecall(RankingMetric):
 
     base_name = "subtopic_recall"
     takes_subtopics = True
+    _check_ties = staticmethod(check_ties_without_bounds)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         # A subtopic has no gain left after its first hit if `alpha` is 1.

@@ -31,7 +31,7 @@ from keras_rank.metrics.variables import (
     end_compiling,
     read_state,
 )
-from keras_rank.ranking.base import Ranking, Ties
+from keras_rank.ranking.base import TIE_BOUNDS, Ranking, Ties
 from keras_rank.ranking.judged_lists import JudgedLists
 from keras_rank.ranking.order_spec import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.state import LISTS, add
@@ -41,6 +41,8 @@ SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
     "shuffle": True,
     "stable": False,
     "average": "average",
+    "worst": "worst",
+    "best": "best",
 }
 
 
@@ -63,6 +65,7 @@ class ListMetric(OrderedMetric, Protocol):
     empty_weight: str
     _compares_labels: bool
     _ties: Ties
+    _check_ties: Callable[[Any], Ties]
 
     @property
     def shuffle_ties(self) -> ShuffleTies: ...
@@ -367,7 +370,9 @@ def check_supports_targets(metric: ListMetric) -> None:
 
 
 def check_ranked_lists(metric: ListMetric, ranked: RankedLists) -> None:
-    """Raises `ValueError` if the metric needs other labels or more ranks."""
+    """Raises `ValueError` if the metric needs other ties, labels or more ranks."""
+    if ranked.ties in TIE_BOUNDS:
+        metric._check_ties(ranked.ties)
     if ranked.lists.holds_targets:
         check_supports_targets(metric)
     ranked.check_subtopics(type(metric).__name__, metric.takes_subtopics)

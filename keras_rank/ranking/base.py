@@ -13,7 +13,11 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Result
 from keras_rank.lists.item_lists import Lists
 
-Ties = Literal["shuffle", "stable", "average"]
+Ties = Literal["shuffle", "stable", "average", "worst", "best"]
+# The treatments of ties that order tied items by their labels.
+TIE_BOUNDS: tuple[Ties, ...] = ("worst", "best")
+# The treatments of ties for which tied items of targets are only counted.
+COUNTED_TIES: tuple[Ties, ...] = ("average", *TIE_BOUNDS)
 
 
 class OrderSpec(NamedTuple):
@@ -21,7 +25,8 @@ class OrderSpec(NamedTuple):
 
     Attributes:
         of_targets: whether it ranks the relevant items only.
-        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
+        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position),
+            `"worst"` (lowest labels first), `"best"` (highest labels first) or
             `"average"` (not at all: see `Ranking.take`).
         k: the number of ranks, or `None` for all.
     """
@@ -106,6 +111,8 @@ class Ranking:
         whole: `None`, or the ranking of which these are the first ranks.
         largest_k: `None`, or the largest cutoff of several rankings that are cut from
             one: the ideal order is computed up to it.
+        tie_bound: `"worst"` or `"best"` if tied items are ordered by their labels, else
+            `None`.
     """
 
     order: Order | None
@@ -116,6 +123,7 @@ class Ranking:
     ties: TieGroups | None = None
     whole: "Ranking | None" = None
     largest_k: int | None = None
+    tie_bound: Ties | None = None
 
     def cut(self, k: int | None, largest_k: int | None = None) -> "Ranking":
         """Returns the first k ranks, which share what is already computed.

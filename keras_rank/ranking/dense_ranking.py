@@ -18,7 +18,14 @@ from keras_rank.arrays.ordering import Keys, best_first, highest_first, tie_grou
 from keras_rank.arrays.selection import at_most_size, is_all
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.item_lists import DenseLists, Lists
-from keras_rank.ranking.base import Ranking, TiedItems, Ties, item_keys, list_keys
+from keras_rank.ranking.base import (
+    TIE_BOUNDS,
+    Ranking,
+    TiedItems,
+    Ties,
+    item_keys,
+    list_keys,
+)
 from keras_rank.ranking.pairs import pairs_of_items
 
 
@@ -47,6 +54,9 @@ class DenseRanking(Ranking):
     def pairs(self, lists: Lists, labels: Tensor) -> list[Tensor]:
         # All below the last rank are tied, at the highest of their scores.
         scores = as_ranked(lists.scores)
+        if self.tie_bound is not None:
+            assert isinstance(lists, DenseLists)
+            scores = _untied_scores(lists, self.tie_bound)
         if not is_all(self.cutoff, size_of(scores, 1)):
             last = self.best(scores)[:, -1:]
             cut = ops.logical_and(scores < last, scores > -math.inf)
@@ -74,6 +84,8 @@ def rank_dense(
         if ties == "shuffle":
             given = lists.mask, key, first_list, lists.has_items
             keys, positions_of = _random_keys(*given)
+        elif ties in TIE_BOUNDS:
+            keys = _label_keys(lists, ties)
         by_rank, order, _ = best_first(scores, depth, keys, positions_of)
     return DenseRanking(
         order=order,
@@ -82,7 +94,34 @@ def rank_dense(
         cutoff=depth,
         ideal_ranks=ranks,
         ties=groups,
+        tie_bound=ties if ties in TIE_BOUNDS else None,
     )
+
+
+def _label_keys(lists: DenseLists, ties: Ties) -> Keys:
+    """Returns a function from positions to keys that order tied items by labels.
+
+    The highest labels precede for `"best"`, and the lowest labels for `"worst"`. Of
+    equal labels, the earlier item precedes.
+    """
+    labels = lists.compared_labels
+    if lists.given_subtopics is not None:
+        labels = ops.sum(backend.maximum(lists.given_subtopics, 0.0), axis=1)
+    order = backend.argsort(-labels if ties == "best" else labels)
+    item_keys = -backend.argsort(order)
+
+    def keys(positions: Tensor | None) -> Tensor:
+        return item_keys if positions is None else backend.take(item_keys, positions)
+
+    return keys
+
+
+def _untied_scores(lists: DenseLists, ties: Ties) -> Tensor:
+    """Returns scores in the same order in which no items tie, `-inf` without a rank."""
+    list_size = size_of(lists.scores, 1)
+    _, order, _ = best_first(lists.scores, list_size, _label_keys(lists, ties))
+    ranks = ops.cast(backend.argsort(order.positions), lists.dtype)
+    return backend.where(lists.scores > -math.inf, -ranks, -math.inf)
 
 
 def _random_keys(

@@ -22,6 +22,8 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.input_arrays import refused
 from keras_rank.lists.item_lists import Lists, SparseLists, TargetLists
 from keras_rank.ranking.base import (
+    COUNTED_TIES,
+    TIE_BOUNDS,
     OrderSpec,
     Ranking,
     TiedItems,
@@ -84,7 +86,12 @@ class TargetRanking(Ranking):
             expected = "be None for the pairs of lists that hold only the relevant "
             expected += "items, not how many others tie below the cutoff"
             raise refused("k", expected, f"k={self.cutoff}")
-        return pairs_of_targets(lists, labels)
+        ordered, ordered_or_tied, pairs = pairs_of_targets(lists, labels)
+        if self.tie_bound is not None:
+            # All tied pairs are in the worst order, or in the best order.
+            is_best = self.tie_bound == "best"
+            ordered = ordered_or_tied = ordered_or_tied if is_best else ordered
+        return [ordered, ordered_or_tied, pairs]
 
 
 @backend.register_tree
@@ -151,10 +158,11 @@ def _counts(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Which targets are retrieved, what is above each, and its place after these.
 
-    If ties are averaged, the number of items above it, and of its ties.
+    If ties are averaged or ordered by labels, the number of items above it, and of its
+    ties.
     """
     above, tied, retrieved = lists.rank_counts
-    if ties == "average":
+    if ties in COUNTED_TIES:
         return retrieved, above, tied
     scores, items = lists.scores, size_of(lists.scores, 1)
     limit = as_number(items if k is None else at_most_size(k, items), lists.dtype)
@@ -190,7 +198,8 @@ def rank_counted(
             have a rank.
         above: tensor of the same shape. The number of items with a higher score.
         tied: tensor of the same shape. The place of the target among the items with
-            the same score; the number of these if ties are averaged.
+            the same score; the number of these if ties are averaged or ordered by
+            labels.
     """
     k, cutoff = order.k, _cutoff(lists, order.k)
     if order.ties == "average":
@@ -198,6 +207,8 @@ def rank_counted(
         depth = seen_maximum(spans.ends, cutoff)
         return order.step(_listed, lists, spans, k=k, depth=depth)
     limit = as_number(cutoff, lists.dtype)
+    if order.ties in TIE_BOUNDS:
+        tied = _places_by_label(lists, retrieved, above, tied, order.ties)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = backend.where(found, ranks, limit + 1.0)
@@ -211,7 +222,33 @@ def rank_counted(
         ranks=ranks,
         cutoff=cutoff,
         ideal_ranks=_ideal_ranks(lists, cutoff),
+        tie_bound=order.ties if order.ties in TIE_BOUNDS else None,
     )
+
+
+def _places_by_label(
+    lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor, ties: Ties
+) -> Tensor:
+    """Returns the place of each target among the items with its score, by label.
+
+    All other items have the label 0. For `"best"`, the targets precede them, the target
+    with the highest label first. For `"worst"`, the order is reversed.
+    """
+    places = ops.ones_like(tied)
+    if lists.labels.shape[1] != 1:
+        by_label = backend.argsort(-lists.compared_labels)
+        above = backend.take(backend.where(retrieved, above, math.inf), by_label)
+        by_score = backend.argsort(above)
+        above, order = (backend.take(x, by_score) for x in (above, by_label))
+        # The sorts are stable, so the targets of a score are in the order of labels.
+        _, not_before = counts_in_order(above, above)
+        targets = size_of(above, 1)
+        index = counted(1, targets, lists.dtype, like=above)
+        places = index - as_number(targets, lists.dtype)
+        places = places + ops.cast(not_before, lists.dtype)
+        places = backend.take(places, backend.argsort(order))
+    # Beyond the cutoff, `tied` may be any number.
+    return places if ties == "best" else backend.maximum(tied + 1.0 - places, 1.0)
 
 
 class _Spans(NamedTuple):

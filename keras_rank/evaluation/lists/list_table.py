@@ -40,6 +40,8 @@ _ORDERS = {
     "trec_eval": "the item whose id is larger as text comes first, as in trec_eval",
     "trec_eval-9": "the item whose id is larger as text comes first, as in trec_eval 9",
     "average": "the mean over all orders",
+    "worst": "lower labels come first",
+    "best": "higher labels come first",
     False: "the earlier row comes first",
 }
 

@@ -16,14 +16,12 @@ from keras_rank.evaluation.lists import result_columns
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.lists.trec_eval_measures import IPrec
 from keras_rank.lists.inputs import Reading, check_told_apart, read
-from keras_rank.lists.relevance import Relevance
-from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
+from keras_rank.lists.standardize import bucket_shapes
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.update import group_by
 from keras_rank.ranking.base import Ties
-from keras_rank.ranking.judged_lists import JudgedLists
 
 # Arrays of padded lists, or of their values, by what they hold.
 Batch: TypeAlias = dict[str, Array]
@@ -104,56 +102,20 @@ def _set_spread(
     """Sets the values of chosen lists with each order of their ties."""
     tied = {name: x[chosen] for name, x in batch.items() if name != "place"}
     numbers = np.zeros(len(chosen), np.int32)
-    by_worth = group_by(metrics, lambda m: _worth_of(m, "weight" in batch))
-    for gain, members in by_worth.items():
-        worth = tied[gain] if isinstance(gain, str) else _worth(tied, gain)
-        worth = worth.sum(axis=2) if worth.ndim == 3 else worth
-        for order, ties in result_columns.ORDERS.items():
-            ordered = tied
-            if ties == "stable":
-                # Items are sorted, as the earlier of tied items comes first.
-                sign = -1.0 if order == "best" else 1.0
-                place = np.argsort(sign * worth, axis=1, kind="stable")
-                row = np.arange(len(place))[:, None]
-                ordered = {name: values[row, place] for name, values in tied.items()}
-            for metric, _, values, _ in _computed(members, ordered, numbers, ties):
-                spread[result_columns.SPREAD.format(metric.name, order)][chosen] = (
-                    values
-                )
+    column = result_columns.SPREAD.format
+    for ties in result_columns.ORDERS:
+        for metric, _, values, _ in _computed(metrics, tied, numbers, ties):
+            spread[column(metric.name, ties)][chosen] = values
     for metric in metrics:
-        # To some, such as a precision that is averaged over the items found, one
-        # more relevant item may be worse.
-        name = result_columns.SPREAD.format
-        worst, best = (spread[name(metric.name, x)] for x in ("worst", "best"))
+        # One more relevant item may reduce a precision that is averaged over the items
+        # found, and a value with weights of items.
+        worst, best = (spread[column(metric.name, x)] for x in ("worst", "best"))
         low, high = np.minimum(worst, best), np.maximum(worst, best)
         is_up = metric._direction == "up"
         worst[:], best[:] = (low, high) if is_up else (high, low)
         if isinstance(metric, IPrec):
             # The mean of a maximum has no formula.
-            spread[result_columns.SPREAD.format(metric.name, "average")][chosen] = (
-                np.nan
-            )
-
-
-def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
-    """The gain of items to a metric that adds up gains, or the labels that are enough.
-
-    An item with a higher label may add less if it has a lower weight, or if the gain
-    is not known to grow with the label.
-    """
-    judgment = metric._relevance
-    is_by_label = judgment.is_binary or (judgment.is_monotone and not has_weights)
-    if not is_by_label:
-        return judgment
-    return "label" if isinstance(metric, BPref) else _labels_of(metric)
-
-
-def _worth(batch: Batch, gain: Relevance) -> Array:
-    """What items add to a metric: their gains times their weights."""
-    lists = standardize(_given(batch, "label").batch, kind=Kind(False, "float32"))
-    worth = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
-    number, size = batch["label"].shape
-    return np.asarray(worth[:number, :size])
+            spread[column(metric.name, "average")][chosen] = np.nan
 
 
 def _given(batch: Batch, label: str) -> Reading:

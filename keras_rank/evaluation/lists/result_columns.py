@@ -13,7 +13,7 @@ HEALTH = "health/"
 SPREAD = HEALTH + "{}/{}"
 # Whether a list has relevant items for a metric.
 RELEVANT = HEALTH + "{}/relevant"
-ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
+ORDERS: tuple[Ties, ...] = ("worst", "average", "best")
 # The items of a list that are kept.
 ITEMS = HEALTH + "kept items"
 # The number of rows of a list that were left out, if the rule is to leave them out.
