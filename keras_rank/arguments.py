@@ -40,6 +40,7 @@ NORMALIZERS = ("total", "clipped", "retrieved")
 RECALL_NORMALIZERS = ("total", "clipped")
 DENOMINATORS = ("available", "k", "retrieved")
 EMPTY_WEIGHTS = ("average", "own")
+LIST_WEIGHTS = ("mean", "sum", "one")
 
 
 def adds_arguments(

@@ -63,6 +63,8 @@ Args:
         Python's generator instead. `keras.utils.set_random_seed` sets both.
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
+    list_weight: the weight of a list, as for `keras_rank.metrics.RankingMetric`. It
+        only changes values that are divided by it, as those of `dcg`.
     relevance_threshold: float. Items with this label or a higher one are relevant.
         Defaults to 1.0. `None`: items with any label above 0 are relevant.
     sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
@@ -306,7 +308,8 @@ def _compute_ranked_values(
 ) -> Tensor:
     """Returns the values of a single metric for ranked lists."""
     (metric,) = spec.metrics
-    judged = JudgedLists(lists, metric._get_relevance(lists))
+    relevance = metric._get_relevance(lists)
+    judged = JudgedLists(lists, relevance, metric.list_weight)
     values = compute_checked_values(metric, judged, ranking.cut(metric.k))
     return judged.fill_empty(values, metric.empty_value)
 

@@ -45,6 +45,8 @@ class Lists:
         retrieved: tensor of shape `(batch,)`. The number of items that have a rank.
         mean_weights: tensor of shape `(batch,)`. The mean weight of all items, 0 where
             there are none.
+        given_list_weights: tensor of shape `(batch,)`. The weights of lists if they
+            were passed per list, otherwise 1; 0 where there are no items.
         dtype: the dtype of labels, weights and values.
         holds_targets: whether only the relevant items have labels here: all others have
             the label 0.
@@ -63,6 +65,7 @@ class Lists:
     highest_labels: Tensor
     retrieved: Tensor
     mean_weights: Tensor
+    given_list_weights: Tensor
     dtype: Any
     holds_targets = False
 
@@ -84,6 +87,7 @@ class DenseLists(Lists):
         wide_labels: the given labels, if `wide_or_none`.
         given_subtopics: tensor of shape `(batch, subtopics, list_size)`, or `None`. The
             labels for each subtopic; that of an item is then the highest of these.
+        has_list_weights: whether weights were passed per list, not per item.
     """
 
     given_labels: Tensor
@@ -92,6 +96,7 @@ class DenseLists(Lists):
     given_weights: Tensor | None = None
     wide_labels: Tensor | None = None
     given_subtopics: Tensor | None = None
+    has_list_weights: bool = False
 
     @backend.cached_property
     def mask(self) -> Tensor:
@@ -154,6 +159,12 @@ class DenseLists(Lists):
         if self.weights is None:
             return ops.cast(self.has_items, self.dtype)
         return ratio(total(self.weights), self.sizes)
+
+    @property
+    def given_list_weights(self) -> Tensor:
+        if self.has_list_weights:
+            return self.mean_weights
+        return ops.cast(self.has_items, self.dtype)
 
     @backend.cached_property
     def highest_labels(self) -> Tensor:
@@ -258,6 +269,10 @@ class TargetLists(Lists):
     def mean_weights(self) -> Tensor:
         weights = 1.0 if self.list_weights is None else self.list_weights[:, 0]
         return weights * ops.cast(self.has_items, self.dtype)
+
+    @property
+    def given_list_weights(self) -> Tensor:
+        return self.mean_weights
 
     @property
     def retrieved(self) -> Tensor:

@@ -126,8 +126,12 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         # Not every maximum is NaN if an entry is.
         sums = ops.sum(subtopics, axis=1)
         labels, wide = backend.where(ops.isnan(sums), -1.0, highest(subtopics)), None
+    has_list_weights = False
     if weights is not None:
         weights = cast_finite(as_tensor(weights), dtype)
+        # The weight of a list of one item belongs to the item.
+        is_column = len(weights.shape) < 2 or weights.shape[1] == 1
+        has_list_weights = is_column and labels.shape[1] != 1
         weights = ops.broadcast_to(weights, ops.shape(labels))
     if labels.shape[1] in (0, None):
         # A position of padding changes no number, and spares every operation
@@ -140,7 +144,7 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
                 *((wide, -1), (subtopics, -1)),
             )
         )
-    return DenseLists(labels, scores, mask, weights, wide, subtopics)
+    return DenseLists(labels, scores, mask, weights, wide, subtopics, has_list_weights)
 
 
 def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:

@@ -12,6 +12,7 @@ from keras import ops
 from keras_rank import state
 from keras_rank.arguments import (
     EMPTY_WEIGHTS,
+    LIST_WEIGHTS,
     Seed,
     ShuffleTies,
     check_choice,
@@ -52,6 +53,7 @@ class SharedArguments(TypedDict, total=False):
     shuffle_ties: ShuffleTies
     seed: Seed
     empty_weight: str
+    list_weight: str
     sparse_labels: bool
     name: str | None
     dtype: Any
@@ -308,6 +310,11 @@ class RankingMetric(ScoreMetric):
         empty_weight: the weight of a list without relevant items in the mean.
             `"average"`: the average weight of the lists with relevant items. `"own"`:
             the mean weight of the items of the list. Defaults to `"average"`.
+        list_weight: the weight of a list in the mean, for weights w and relevance g of
+            its items. `"mean"`: `sum(w * g) / sum(g)`. `"sum"`: `sum(w * g)`. `"one"`:
+            1, or the weight that `sample_weight` has for the whole list. A list without
+            relevant items then has the weight 0 or 1, whatever `empty_weight` is. See
+            docs/clicks.md. Defaults to `"mean"`.
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: items with any label above 0 are relevant.
         sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
@@ -358,6 +365,7 @@ class RankingMetric(ScoreMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         empty_weight: str = "average",
+        list_weight: str = "mean",
         relevance_threshold: float | None = 1.0,
         sparse_labels: bool = False,
         name: str | None = None,
@@ -373,6 +381,7 @@ class RankingMetric(ScoreMetric):
         )
         self._compute_dtype = check_dtype(self.dtype)
         self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
+        self.list_weight = check_choice("list_weight", list_weight, LIST_WEIGHTS)
         if self._leaves_out_empty:
             check_no_empty_value(empty_value, empty_weight)
         self.empty_value = check_number("empty_value", empty_value)
@@ -472,6 +481,7 @@ class RankingMetric(ScoreMetric):
             "dtype": self.dtype,
             "empty_value": self.empty_value,
             "empty_weight": self.empty_weight,
+            "list_weight": self.list_weight,
             "relevance_threshold": self.relevance_threshold,
             "sparse_labels": self.sparse_labels,
         }
@@ -486,7 +496,8 @@ class RankingMetric(ScoreMetric):
     @property
     def _weighs_empty_lists(self) -> bool:
         """Whether lists without relevant items count with their own weights."""
-        return self.empty_weight == "own" and self.empty_value is not None
+        has_own_weight = self.empty_weight == "own" or self.list_weight != "mean"
+        return has_own_weight and self.empty_value is not None
 
     @property
     def _relevance(self) -> Relevance:

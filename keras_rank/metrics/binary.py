@@ -70,7 +70,8 @@ class MeanAveragePrecision(RankingMetric):
             `"worst"` or `"best"`. Defaults to `"total"`.
         name: str. Defaults to `map_at_k`, or `map` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -164,7 +165,8 @@ class MeanReciprocalRank(RankingMetric):
             to `None`: all ranks count.
         name: str. Defaults to `mrr_at_k`, or `mrr` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -207,7 +209,8 @@ class PrecisionAtK(RankingMetric):
             is less than k (LensKit, rax). Defaults to `"available"`.
         name: str. Defaults to `precision_at_k`, or `precision` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -263,7 +266,8 @@ class RecallAtK(RankingMetric):
             relevant items can have the value 1 (BEIR, LensKit). Defaults to `"total"`.
         name: str. Defaults to `recall_at_k`, or `recall` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -319,7 +323,8 @@ class HitRate(RankingMetric):
             to `None`: all ranks count.
         name: str. Defaults to `hit_rate_at_k`, or `hit_rate` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -359,7 +364,8 @@ class FBetaAtK(RankingMetric):
         name: str. Defaults to `f_beta_at_k`, or `f_beta` without a cutoff. The name
             includes a `beta` other than 2: `f_beta_0_5_at_k`.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -430,7 +436,8 @@ class F1AtK(FBetaAtK):
             of retrieved items if it is less than k. Defaults to `"available"`.
         name: str. Defaults to `f1_at_k`, or `f1` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -479,7 +486,8 @@ class RPrecision(RankingMetric):
             to `None`: all ranks count.
         name: str. Defaults to `r_precision_at_k`, or `r_precision` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -518,7 +526,8 @@ class MeanAveragePrecisionAtR(RankingMetric):
             to `None`: all ranks count.
         name: str. Defaults to `map_at_r_at_k`, or `map_at_r` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -571,7 +580,7 @@ class RankBiasedPrecision(RankingMetric):
             Defaults to 1.0 without a `gain_fn`, and to `None` with one.
         name: str. Defaults to `rbp_at_k`, or `rbp` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -662,7 +671,7 @@ class BPref(RankingMetric):
         sparse_labels: must be `False`. The metric requires the labels of all items.
         name: str. Defaults to `bpref_at_k`, or `bpref` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -730,7 +739,7 @@ class FallOut(RankingMetric):
         sparse_labels: must be `False`. The metric requires the labels of all items.
         name: str. Defaults to `fall_out_at_k`, or `fall_out` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_weight, relevance_threshold, dtype.
+            empty_weight, list_weight, relevance_threshold, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.

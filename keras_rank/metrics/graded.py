@@ -31,9 +31,10 @@ class DCG(RankingMetric):
 
     `DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
 
-    where `list_weight` is the mean of the item weights, weighted by gain. Without
-    weights, it is 1. It is also the weight of the list in the mean over lists. The
-    result is 0 or more. A list without relevant items has the value `empty_value`.
+    where `list_weight` is the weight of the list in the mean over lists: the mean of
+    the item weights, weighted by gain, unless the argument `list_weight` says
+    otherwise. Without weights, it is 1. The result is 0 or more. A list without
+    relevant items has the value `empty_value`.
 
     Args:
         k: positive int. The cutoff: only items at the first `k` ranks count. Defaults
@@ -47,7 +48,7 @@ class DCG(RankingMetric):
             Defaults to `None`.
         name: str. Defaults to `dcg_at_k`, or `dcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -129,7 +130,7 @@ class NDCG(DCG):
             Defaults to `None`.
         name: str. Defaults to `ndcg_at_k`, or `ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -162,7 +163,10 @@ class NDCG(DCG):
 
     @property
     def _relevance(self) -> Relevance:
-        return of_gain_ratio(self.gain_fn, self.relevance_threshold)
+        # The sum of gains depends on their scale.
+        has_scale = self.list_weight == "sum"
+        relevance_of = of_gain if has_scale else of_gain_ratio
+        return relevance_of(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)
@@ -189,7 +193,7 @@ class ExpectedReciprocalRank(RankingMetric):
             `None`.
         name: str. Defaults to `err_at_k`, or `err` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.

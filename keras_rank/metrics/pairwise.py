@@ -46,7 +46,7 @@ class AverageRelevancePosition(RankingMetric):
         empty_weight: must be `"average"`.
         name: str. Defaults to `arp_at_k`, or `arp` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            relevance_threshold, sparse_labels, dtype.
+            list_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -175,7 +175,8 @@ class PairwiseAccuracy(_LabelComparison):
             `None`.
         name: str. Defaults to `pairwise_accuracy_at_k`, or `pairwise_accuracy` without
             a cutoff.
-        **arguments: as for `keras_rank.metrics.RankingMetric`: sparse_labels, dtype.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: list_weight,
+            sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -243,7 +244,7 @@ class KendallTau(_LabelComparison):
         relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
         sparse_labels: must be `False`. The metric compares all items.
         name: str. Defaults to `kendall_tau`.
-        **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: list_weight, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -313,7 +314,7 @@ class SpearmanCorrelation(KendallTau):
         relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
         sparse_labels: as for `keras_rank.metrics.KendallTau`.
         name: str. Defaults to `spearman_correlation`.
-        **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: list_weight, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.

@@ -67,7 +67,8 @@ class AlphaNDCG(RankingMetric):
             rank, or `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         name: str. Defaults to `alpha_ndcg_at_k`, or `alpha_ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -183,10 +184,10 @@ class AlphaDCG(AlphaNDCG):
 
     where `gain(r) = sum((1 - alpha)**above(t))` over the subtopics t to which the item
     at rank r is relevant, and `above(t)` is the number of higher-ranked items that are
-    also relevant to t. `list_weight` is the mean weight of the items that are relevant
-    to a subtopic. Without weights, it is 1. It is also the weight of the list in the
-    mean over lists. The result is 0 or more. A list without relevant items has the
-    value `empty_value`.
+    also relevant to t. `list_weight` is the weight of the list in the mean over lists:
+    the mean weight of the items that are relevant to a subtopic, unless the argument
+    `list_weight` says otherwise. Without weights, it is 1. The result is 0 or more. A
+    list without relevant items has the value `empty_value`.
 
     `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if its
     labels are below 0 for all subtopics, or NaN for any subtopic. Labels of shape
@@ -205,7 +206,8 @@ class AlphaDCG(AlphaNDCG):
             without relevant items are ignored (ndeval). Defaults to `None`.
         name: str. Defaults to `alpha_dcg_at_k`, or `alpha_dcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -279,7 +281,8 @@ class ExpectedReciprocalRankIA(RankingMetric):
             items that are relevant to all subtopics (ndeval). Defaults to `None`.
         name: str. Defaults to `err_ia_at_k`, or `err_ia` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -358,7 +361,8 @@ class PrecisionIA(RankingMetric):
             Defaults to `None`: all are 1.
         name: str. Defaults to `precision_ia_at_k`, or `precision_ia` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -420,7 +424,8 @@ class SubtopicRecall(RankingMetric):
         name: str. Defaults to `subtopic_recall_at_k`, or `subtopic_recall` without a
             cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, list_weight, relevance_threshold, sparse_labels,
+            dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.

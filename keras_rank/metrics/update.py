@@ -63,6 +63,7 @@ class ListMetric(OrderedMetric, Protocol):
     takes_subtopics: bool
     empty_value: float | None
     empty_weight: str
+    list_weight: str
     _compares_labels: bool
     _ties: Ties
     _check_ties: Callable[[Any], Ties]
@@ -529,13 +530,15 @@ def _compute_metrics(
     metric_values = []
     for metric, ranking in zip(spec.metrics, rankings, strict=True):
         relevance = metric._get_relevance(lists)
-        matching = (judged for judged in shared if judged.is_by(relevance))
-        judged = next(matching, None) or JudgedLists(lists, relevance)
+        list_weight = metric.list_weight
+        matching = (x for x in shared if x.is_by(relevance, list_weight))
+        judged = next(matching, None) or JudgedLists(lists, relevance, list_weight)
         shared.append(judged)
         values = compute_checked_values(metric, judged, ranking)
         weights = judged.list_weights
         if metric._weighs_empty_lists:
-            weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
+            empty_weights = judged.empty_list_weights
+            weights = backend.where(judged.has_relevant, weights, empty_weights)
         metric_values.append(MetricValues(metric, judged, values, weights))
     return metric_values
 

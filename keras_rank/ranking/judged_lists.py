@@ -43,10 +43,14 @@ class JudgedLists:
         lists: the lists.
         relevance: the relevance of the items, as a function of their labels or as a
             tensor of shape `(batch, list_size)`.
+        list_weight: how the weight of a list follows from the weights of its items.
     """
 
-    def __init__(self, lists: Lists, relevance: Relevance | Tensor) -> None:
+    def __init__(
+        self, lists: Lists, relevance: Relevance | Tensor, list_weight: str = "mean"
+    ) -> None:
         self.lists = lists
+        self._list_weight = list_weight
         # What several formulas need of a ranking, by what it is.
         self._by_rank: dict[Any, Tensor] = {}
         self._by_label: Relevance | None = None
@@ -66,9 +70,10 @@ class JudgedLists:
             relevance = ops.cast(relevance, lists.dtype)
             self.relevance = backend.where(lists.mask, relevance, 0.0)
 
-    def is_by(self, relevance: Relevance | Tensor) -> bool:
-        """Whether the lists are judged by that function of labels."""
-        return isinstance(relevance, Relevance) and self._by_label == relevance
+    def is_by(self, relevance: Relevance | Tensor, list_weight: str) -> bool:
+        """Whether the lists are judged by that function of labels, and weighted so."""
+        is_same = isinstance(relevance, Relevance) and self._by_label == relevance
+        return is_same and self._list_weight == list_weight
 
     def __getattr__(self, name: str) -> Any:
         # `copy` and `pickle` look up special methods, and before there are `lists`.
@@ -133,16 +138,33 @@ class JudgedLists:
 
     @backend.cached_property
     def list_weights(self) -> Tensor:
-        """The mean weight of the items of a list, weighted by relevance.
+        """The weight of each list, of shape `(batch,)`.
 
-            weight = sum(weights * relevance) / sum(relevance)
+            mean = sum(weights * relevance) / sum(relevance)
+            sum = sum(weights * relevance)
+            one = the weight that was passed for the list, or 1
 
-        0 for a list without relevant items, which later gets the average of the others
-        (see `state`). Of shape `(batch,)`.
+        The weight of a list without relevant items is 0. In the mean over lists, it
+        later gets the average weight of the other lists (see `state`), or
+        `empty_list_weights`.
         """
+        if self._list_weight == "sum":
+            return total(self.weighted_relevance)
+        if self._list_weight == "one":
+            weights = self.lists.given_list_weights
+            return backend.where(self.has_relevant, weights, 0.0)
         if self.lists.weights is None:
             return ops.cast(self.has_relevant, self.lists.dtype)
         return ratio(total(self.weighted_relevance), total(self.relevance))
+
+    @property
+    def empty_list_weights(self) -> Tensor:
+        """The weights of lists without relevant items that don't get the average."""
+        if self._list_weight == "sum":
+            return ops.zeros_like(self.lists.mean_weights)
+        if self._list_weight == "one":
+            return self.lists.given_list_weights
+        return self.lists.mean_weights
 
     @once_for_all_cutoffs
     def relevance_by_rank(self, ranking: Ranking) -> Tensor:

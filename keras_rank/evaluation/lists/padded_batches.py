@@ -79,7 +79,7 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
         metrics, batch, numbers, ties
     ):
         found[metric.name] = values
-        if "weight" in batch:
+        if "weight" in batch or metric.list_weight != "mean":
             found[result_columns.OWN_WEIGHT.format(metric.name)] = weights
         found[result_columns.RELEVANT.format(metric.name)] = has_relevant
         for order in result_columns.ORDERS:

@@ -197,7 +197,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     if named.weight is None:
         found[result_columns.WEIGHT] = np.ones(len(lists.starts))
     else:
-        for metric in settings.metrics:
+        for metric in (x for x in settings.metrics if x.list_weight == "mean"):
             name = result_columns.OWN_WEIGHT.format(metric.name)
             found[name] = _exact(found[name], items["weight"], lists.starts)
     for name, values in _health_of_rows(rows, items, lists, source.ends).items():
