@@ -136,6 +136,8 @@ def _build_shared_parser() -> _Parser:
     add("--query", metavar="COLUMN", help="queries (default: query_id)")
     add("--label", metavar="COLUMN", help="labels (default: label)")
     add("--score", metavar="COLUMN", help="scores (default: score)")
+    text = "scores are distances, the lowest comes first"
+    add("--lower-is-better", action="store_true", help=text)
     add("--item", metavar="COLUMN", help="items, to detect duplicates")
     text = "order of tied items (default: metric in tables, by --rules in runs)"
     add("--ties", choices=["metric", "trec_eval", "trec_eval-9"], help=text)

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import floats
 from keras_rank.backends import Tensor, backend
+from keras_rank.gains import ParametricFunction
 
 __all__ = [
     "clipped_log",
@@ -89,29 +90,8 @@ def reciprocal(ranks: Tensor) -> Tensor:
     return 1.0 / floats(ranks)
 
 
-class _ParametricDiscount:
-    """A discount with arguments. Instances with equal arguments are equal."""
-
-    def get_config(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "_ParametricDiscount":
-        return cls(**config)
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={x}" for name, x in vars(self).items())
-        return f"{type(self).__name__}({arguments})"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *vars(self).values()))
-
-
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Geometric(_ParametricDiscount):
+class Geometric(ParametricFunction):
     """The discount that `geometric` returns: `persistence**(rank - 1)`."""
 
     def __init__(self, persistence: float) -> None:
@@ -128,7 +108,7 @@ class Geometric(_ParametricDiscount):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Log(_ParametricDiscount):
+class Log(ParametricFunction):
     """The discount that `log` returns: `1 / log(rank + offset, base)`."""
 
     def __init__(self, base: float = 2.0, offset: float = 1.0) -> None:

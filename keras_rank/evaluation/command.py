@@ -160,8 +160,13 @@ def joined(tables: Mapping[str, Table]) -> Table:
         return first
     runs = [name for name, table in tables.items() for _ in range(len(table))]
     columns = {
-        name: [value for table in tables.values() for value in table[name]]
-        for name in first.columns
+        # Only tables of lists with different weights have the column of their number.
+        name: [
+            value
+            for table in tables.values()
+            for value in table.columns.get(name, [None] * len(table))
+        ]
+        for name in dict.fromkeys(x for table in tables.values() for x in table.columns)
     }
     marked = [x for table in tables.values() for x in table.marks.are_marked]
     marks = first.marks._replace(are_marked=marked)

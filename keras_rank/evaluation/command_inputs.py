@@ -29,7 +29,7 @@ from keras_rank.reading.rows import Columns
 # Options that are passed to the functions under the same names.
 _OF_BOTH = (
     *("query", "label", "score", "item", "ties", "unjudged", "duplicates"),
-    "keep_items",
+    *("keep_items", "lower_is_better"),
 )
 _OF_ROWS = ("weight", "memory_limit")
 _OF_RUNS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limit")
@@ -108,7 +108,10 @@ def metrics_of(parsed: Namespace) -> RankingMetrics:
 
 def _require_none_of_its_own(parsed: Namespace, option: str, what: str) -> None:
     """Raises for metrics whose strings have what an option is for."""
-    arguments = {"level": ("rel", "relevance_threshold"), "gains": ("dcg", "gain_fn")}
+    arguments = {
+        "level": ("rel", "relevance_threshold"),
+        "gains": ("dcg", "gain_fn", "gains"),
+    }
     for name in parsed.metrics:
         parts = parse_metric(name)
         if parts is not None and not parts.arguments.keys().isdisjoint(arguments[what]):

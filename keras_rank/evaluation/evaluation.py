@@ -183,9 +183,11 @@ class Evaluation(Mapping[str, float]):
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. A sum, such as `num_ret`, has none. The notes are the rules of
-            a run, or of rows without labels, if there are any, and the gains of graded
-            labels; they warn of intervals of fewer than ten lists or clusters.
+            is Wilson's. A sum, such as `num_ret`, has none. If lists have different
+            weights, there is a column `effective_lists`, the effective sample size
+            `sum(weight)**2 / sum(weight**2)`. The notes are the rules of a run, or of
+            rows without labels, if there are any, and the gains of graded labels; they
+            warn of intervals of fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -396,7 +398,8 @@ def compare(
     Returns:
         A `Comparison`: a `Table` with the columns `model` (if there are several), those
         of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
-        to `high`, `p`, `corrected_p` and `lists`.
+        to `high`, `p`, `corrected_p`, `lists`, and the numbers of lists that a model
+        `wins`, `ties` and `losses`: those with better, equal and worse values.
 
     Raises:
         ValueError: if nothing can be compared, metrics of the same name have different

@@ -29,6 +29,7 @@ def evaluate(
     ties: str = "metric",
     unjudged: str | None = None,
     duplicates: str = "error",
+    lower_is_better: bool = False,
     keep_items: int | None = None,
     memory_limit: str | None = None,
     progress: Progress | None = None,
@@ -64,8 +65,7 @@ def evaluate(
             `evaluate_run`.
         label: str. The column of the labels: how relevant an item is, 0 if irrelevant.
             Defaults to `"label"`, or what known tools call it.
-        score: str. The column of the scores of the model. Higher scores are better:
-            negate distances. Defaults to `"score"`.
+        score: str. The column of the scores of the model. Defaults to `"score"`.
         item: str. The column of the items, to detect duplicates. With it, the numbers
             do not depend on the order of the rows, except for metrics with
             `shuffle_ties=False`, and where duplicates of an item count and are tied.
@@ -83,6 +83,8 @@ def evaluate(
             out. Defaults to `None`: `"drop"`.
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
+        lower_is_better: bool. Whether scores are distances, so that the item with the
+            lowest score comes first. Defaults to `False`.
         keep_items: positive int. How many items of each query are kept, for `report`
             and `ranking`: those with the highest scores, and those with the highest
             labels. Needs `item`. Defaults to `None`: none.
@@ -127,7 +129,10 @@ def evaluate(
             "names}`, `compare(found.pop(names[0]), found)`. "
             f"Received: score={score!r}"
         )
-    columns = Columns(query, label, score, item, weight, column_names("keep", keep))
+    columns = Columns(
+        *(query, label, score, item, weight, column_names("keep", keep)),
+        lower_is_better=lower_is_better,
+    )
     members = members_of(metrics)
     settings = Settings(
         members,
@@ -164,6 +169,7 @@ def evaluate_run(
     duplicates: str = "error",
     missing: str = "zero",
     ignore_identical_ids: bool = False,
+    lower_is_better: bool = False,
     keep_items: int | None = None,
     memory_limit: str | None = None,
     progress: Progress | None = None,
@@ -215,8 +221,7 @@ def evaluate_run(
             name. Defaults to `"query_id"`.
         item: str. The column of the items in tables, likewise. Defaults to `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
-        score: str. The column of the scores in a table. Higher scores are better:
-            negate distances. Defaults to `"score"`.
+        score: str. The column of the scores in a table. Defaults to `"score"`.
         subtopic: str. The column of the subtopics in a table of judgments. Defaults to
             `"subtopic_id"`; `"subtopic"` and `"iteration"` are recognized.
         rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
@@ -242,6 +247,8 @@ def evaluate_run(
             query with an empty list is in the run. Defaults to `"zero"`.
         ignore_identical_ids: bool. Whether retrieved items with the id of their query
             are left out, as in BEIR and MTEB. Defaults to `False`.
+        lower_is_better: bool. Whether the scores of the run are distances, so that the
+            item with the lowest score comes first. Defaults to `False`.
         keep_items: positive int. How many items of each query are kept: as for
             `evaluate`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
@@ -278,7 +285,11 @@ def evaluate_run(
         ties = "metric" if rules == "keras" else rules
     of_subtopics = any(member.takes_subtopics for member in members)
     of_judgment = subtopic if of_subtopics else None
-    columns = Columns(query, label, score, item, subtopic=of_judgment)
+    columns = Columns(
+        *(query, label, score, item),
+        subtopic=of_judgment,
+        lower_is_better=lower_is_better,
+    )
     settings = Settings(
         members,
         columns,

@@ -5,7 +5,8 @@ import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from keras_rank.arguments import suggestion
+from keras_rank.arguments import argument_error, suggestion
+from keras_rank.gains import by_label
 from keras_rank.metrics import (
     binary,
     diversity,
@@ -96,8 +97,10 @@ _NAME_BY_SPELLING = {
 }
 
 # The syntax of a string, in ASCII: name(argument=value, ...)@k. `_PAIR` matches
-# `argument=value`, as `_ARGUMENT` does, but without groups.
-_ARGUMENT = r""" *(\w+) *= *('[\w.+-]+'|"[\w.+-]+"|[\w.+-]+) *"""
+# `argument=value`, as `_ARGUMENT` does, but without groups. A value is a number, a
+# word, or a table of labels and gains: `gains='0:0,1:3'` or `gains={0: 0, 1: 3}`.
+_TABLE = r"[\w.+:, -]+"
+_ARGUMENT = rf""" *(\w+) *= *('{_TABLE}'|"{_TABLE}"|\{{{_TABLE}\}}|[\w.+-]+) *"""
 _PAIR = _ARGUMENT.replace("(", "(?:")
 _STRING = re.compile(
     rf"(?P<stem>(?P<name>[\w-]+?)(?:\((?P<arguments>{_PAIR}(?:,{_PAIR})*)\))?)"
@@ -186,7 +189,24 @@ def create_metric(
         name = re.sub(r"[\W_]+", "_", parts.stem).strip("_")
         name += "" if parts.k is None else f"_at_{parts.k}"
     arguments = {**_IMPLIED.get(parts.name, {}), **parts.arguments}
+    if "gains" in arguments:
+        arguments["gain_fn"] = by_label(_parse_gains(arguments.pop("gains")))
     return BY_NAME[parts.name]._create_member(k=parts.k, name=name, **arguments)
+
+
+def _parse_gains(text: Any) -> dict[float, float]:
+    """Returns the gains by label of a table such as `"0:0,1:3"` or `"{0: 0, 1: 3}"`."""
+    try:
+        pairs = [pair.split(":") for pair in str(text).strip("{}").split(",")]
+        labels, gains = (
+            [float(x) for x in column] for column in zip(*pairs, strict=True)
+        )
+        if len(set(labels)) < len(labels):
+            raise ValueError
+    except ValueError as error:
+        expected = "the gain of each label once, as in \"ndcg(gains='0:0,1:1,2:3')@10\""
+        raise argument_error("gains", expected, text) from error
+    return dict(zip(labels, gains, strict=True))
 
 
 def _unknown_metric_error(string: str) -> ValueError:
@@ -219,7 +239,9 @@ def _unknown_metric_error(string: str) -> ValueError:
 def _find_arguments(name: str) -> list[str]:
     """Returns the names of the arguments that a string may set in parentheses."""
     excluded = {"k", "name", *_IMPLIED.get(name, ())}
-    return [x for x in inspect.signature(BY_NAME[name]).parameters if x not in excluded]
+    parameters = inspect.signature(BY_NAME[name]).parameters
+    gains = ["gains"] if "gain_fn" in parameters else []
+    return [*(x for x in parameters if x not in excluded), *gains]
 
 
 def check_arguments(

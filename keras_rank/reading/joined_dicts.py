@@ -78,6 +78,10 @@ def join_dicts(
             for query, items in found.dicts.items()
         }
         found = _Side("run", others, columns)
+    if columns.lower_is_better:
+        # Tables raise the error for a run without scores.
+        _require(has_scores)
+        found.numbers = 0.0 - found.numbers
     dtype = np.dtype("float32") if order == "trec_eval-9" else found.numbers.dtype
     queries = sorted(x for x in labels if missing == "zero" or x in found.dicts)
     types = judged.numbers.dtype, dtype

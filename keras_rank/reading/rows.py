@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keras_rank.arguments import check_flag
 from keras_rank.backends import Array
 from keras_rank.reading import engine, files, sources
 from keras_rank.reading.files import plain_name
@@ -92,6 +93,7 @@ class Columns:
         weight: the weight of the item, or `None`.
         keep: further columns with one value per query.
         subtopic: the subtopic of a judgment, or `None`.
+        lower_is_better: whether scores are distances. They are read as their negatives.
     """
 
     query: str
@@ -101,8 +103,10 @@ class Columns:
     weight: str | None = None
     keep: tuple[str, ...] = ()
     subtopic: str | None = None
+    lower_is_better: bool = False
 
     def __post_init__(self) -> None:
+        check_flag("lower_is_better", self.lower_is_better)
         optionals = ("item", "weight", "subtopic")
         for argument in ("query", "label", "score", *optionals):
             name = getattr(self, argument)
@@ -192,11 +196,19 @@ def read_rows(
             )
     ends = np.cumsum(sizes) if len(sizes) > 1 else None
     read = [*ids, *kept, *numbers, *(["row"] if len(sizes) > 1 else [])]
-    rows = engine.numbered(sources.union(tables))
+    rows = negated(engine.numbered(sources.union(tables)), columns)
     lists = sorted_lists(rows, "rows", source, read, order, columns.query)
     hint = '; `duplicates="count"` counts each'
     twice = functools.partial(sources.received_twice, "rows", source, ids, hint=hint)
     return Rows(lists, twice=twice, ends=ends, warnings=warnings)
+
+
+def negated(rows: engine.Relation, columns: Columns) -> engine.Relation:
+    """Returns rows with negative scores if lower scores are better."""
+    if not columns.lower_is_better:
+        return rows
+    # The difference avoids -0.0.
+    return rows.project("* REPLACE (0 - CAST(score AS DOUBLE) AS score)")
 
 
 def _only_name(role: str, given: str, names: Sequence[str]) -> str:

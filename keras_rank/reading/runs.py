@@ -29,7 +29,7 @@ from keras_rank.reading.part import (
     common_type,
     no_column,
 )
-from keras_rank.reading.rows import KNOWN, Columns, Order, Rows, sorted_lists
+from keras_rank.reading.rows import KNOWN, Columns, Order, Rows, negated, sorted_lists
 from keras_rank.reading.text import NUMBERS, PLACE, CsvPart
 
 # The order of the rows of an item that a query has several times: the first row counts.
@@ -268,7 +268,11 @@ def _create(
         rows = sources.union(sources.select(parts, ids, numbers if has_column else {}))
         if not has_column:
             rows = rows.project("*, 1::DOUBLE AS label")
-        numbered(rows).create(name)
+        rows = numbered(rows)
+        if name == "run":
+            _require_distances(columns, has_numbers, source)
+            rows = negated(rows, columns)
+        rows.create(name)
         table = connection.table(name)
         items = table.filter("item IS NOT NULL") if are_lists else table
         _require_rows(name, source, items)
@@ -308,6 +312,15 @@ def _of_types(connection: Connection, run: Relation) -> Relation:
             "true"
         )
     return connection.table("run")
+
+
+def _require_distances(columns: Columns, has_scores: bool, source: Any) -> None:
+    """Raises `ValueError` if lower scores are better, but a run has no scores."""
+    if columns.lower_is_better and not has_scores:
+        raise ValueError(
+            "`lower_is_better` should be False for a run without scores, whose items "
+            f"are in order, the best first. Received: True for {files.named(source)}"
+        )
 
 
 def _require_one_list(run: Relation) -> None:

@@ -77,7 +77,7 @@ _Takes: TypeAlias = dict[str, tuple[str, Callable[[str, Any], Any]]]
 _REL: _Takes = {"rel": ("relevance_threshold", check_positive)}
 _ALPHA: _Takes = {**_REL, "alpha": ("alpha", check_share)}
 _OF_IR_MEASURES: dict[str, _Takes] = {
-    "ndcg": {"dcg": ("gain_fn", _gain_of)},
+    "ndcg": {"dcg": ("gain_fn", _gain_of), "gains": ("gains", lambda _, x: x)},
     "err": {},
     "rbp": {**_REL, "p": ("persistence", check_fraction)},
     "alpha_ndcg": _ALPHA,
@@ -172,6 +172,9 @@ def by_rules(string: str, rules: str) -> Member:
         defaults = _OF_TREC_EVAL.get(parts.name, {})
         if "denominator" in defaults and parts.k is None:
             defaults = {"denominator": "retrieved"}
+        if "gains" in parts.arguments:
+            # The gains by label replace the gain function.
+            defaults = {}
         parts = parts._replace(arguments=defaults | parts.arguments)
     return create_metric(string, parts, string)
 

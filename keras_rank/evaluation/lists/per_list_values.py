@@ -24,7 +24,12 @@ from keras_rank.reading.runs import Protocol, read_run
 
 
 def items_of_lists(
-    labels: Array, scores: Array, items: pa.Array, of_row: Array, number: int
+    labels: Array,
+    scores: Array,
+    items: pa.Array,
+    of_row: Array,
+    number: int,
+    lower_is_better: bool = False,
 ) -> pa.Array:
     """Returns the items of each list with their ranks, labels and scores.
 
@@ -35,6 +40,7 @@ def items_of_lists(
         of_row: int array of the same shape. The number of the list, ascending.
         number: how many items with the highest scores are kept, and how many relevant
             ones with the highest labels.
+        lower_is_better: whether the scores are the negatives of the user's scores.
     """
     is_ranked = (labels >= 0.0) & (scores > -np.inf)
     ranks = _places(np.where(is_ranked, -scores, np.inf), of_row) + 1
@@ -48,7 +54,9 @@ def items_of_lists(
         "rank": pa.array(ranks[kept], pa.int64(), mask=~is_ranked[kept]),
         "item": items.take(pa.array(kept)),
         "label": pa.array(labels[kept]),
-        "score": pa.array(scores[kept], from_pandas=True),
+        "score": pa.array(
+            0.0 - scores[kept] if lower_is_better else scores[kept], from_pandas=True
+        ),
     }
     rows = pa.StructArray.from_arrays(list(found.values()), list(found))
     return pa.ListArray.from_arrays(np.append(0, np.cumsum(sizes)), rows)
@@ -215,7 +223,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     if settings.keep_items is not None:
         kept = (items["label"], items["score"], rows["item"].combine_chunks())
         found[result_columns.ITEMS] = items_of_lists(
-            *kept, lists.of_row, settings.keep_items
+            *kept, lists.of_row, settings.keep_items, named.lower_is_better
         )
     metrics = [metric.name for metric in settings.metrics]
     names = [named.query, *named.keep, *metrics]

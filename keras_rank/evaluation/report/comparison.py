@@ -20,7 +20,7 @@ _NEW = "the new one"
 # The columns of a comparison, without those of the slices, which follow the first.
 _COLUMNS = (
     *("model", "metric", "baseline", "value", "difference", "low", "high"),
-    *("p", "corrected_p", "lists"),
+    *("p", "corrected_p", "lists", "wins", "ties", "losses"),
 )
 
 

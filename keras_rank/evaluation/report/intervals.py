@@ -183,6 +183,21 @@ class Values(NamedTuple):
         influence[is_relevant] += of_relevant - value
         return Mean(value, influence, terms)
 
+    def count_effective_lists(self, chosen: Array) -> float:
+        """Returns the number of lists of equal weight with the same variance.
+
+        `effective_lists = sum(weight)**2 / sum(weight**2)`
+
+        Lists without a weight have the average weight of the others.
+        """
+        weights = self.weights[chosen]
+        known = weights[~np.isnan(weights)]
+        average = known.mean() if known.size and known.sum() > 0.0 else 1.0
+        weights = np.where(np.isnan(weights), average, weights)
+        if not weights.any():
+            return 0.0
+        return float(weights.sum() ** 2 / np.square(weights).sum())
+
     def are_from(self, lowest: float) -> bool:
         """Whether all values are between that and 1, but for a rounding."""
         return not np.any((self.values < lowest) | (self.values > 1.0 + 1e-6))

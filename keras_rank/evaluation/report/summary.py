@@ -17,7 +17,10 @@ from keras_rank.evaluation.report.table import Table, columns_of
 # The numbers of lists, and of units of a row. No kept column has such a name.
 _NUMBERS, _UNITS = "health/", "health/units"
 # The columns of a summary, without those of the slices.
-_COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
+_COLUMNS = (
+    *("metric", "value", "standard_error", "low", "high", "lists"),
+    "effective_lists",
+)
 # With fewer lists, or clusters of them, intervals are rough.
 _FEW = 10
 # Whose numbers rules give.
@@ -38,7 +41,10 @@ def summarized(lists: ListTable, how: How) -> Table:
     if truncates(lists.rules) and fractional is not None and fractional.any():
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += of_few_lists(rows, how.cluster)
-    return Table(columns_of(rows, [*how.by, *_COLUMNS]), notes=notes)
+    # Without different weights, all lists are effective.
+    is_weighted = any(round(x["effective_lists"], 6) < x["lists"] for x in rows)
+    names = [*how.by, *_COLUMNS[: None if is_weighted else -1]]
+    return Table(columns_of(rows, names), notes=notes)
 
 
 def rules_of(rules: str) -> str:
@@ -72,6 +78,9 @@ def _name_of_gain(gain: Any) -> str:
     """The name of a gain function, given its config in a metric."""
     if isinstance(gain, str):
         return _GAINS.get(gain, gain)
+    if gain["class_name"] == "ByLabel":
+        pairs = gain["config"]["gains"]
+        return ", ".join(f"{x:g} is worth {y:g}" for x, y in pairs)
     name = gain["config"]
     return name if isinstance(name, str) else str(gain["class_name"])
 
@@ -161,6 +170,7 @@ def estimates_of(
         if x.lowest is not None
         and all(values.are_from(x.lowest) for values in metrics.get(x.name, ()))
     }
+    up = {x.name: x.direction == "up" for x in lists.metrics}
     for slice_, chosen in _slices_of(lists, how.by):
         for name, (new, *old) in metrics.items():
             known = ~np.isnan(sum(x.values[chosen] for x in (new, *old)))
@@ -177,12 +187,27 @@ def estimates_of(
                 limits = (low - 1.0, 1.0 - low) if old else (low, 1.0)
                 found = found.within(*limits)
             row = {"metric": name, **found._asdict(), **slice_, _UNITS: found.units}
+            row["effective_lists"] = new.count_effective_lists(counted)
             if before:
                 row |= {"value": mean.number, "difference": found.value}
                 row["baseline"] = before[0].number
+                row |= _count_wins(
+                    new.values[counted], old[0].values[counted], up[name]
+                )
             elif clusters is None and new.are_hits(counted):
                 row["low"], row["high"] = new.share_interval(counted, confidence)
             yield row
+
+
+def _count_wins(new: Array, old: Array, higher_is_better: bool) -> dict[str, int]:
+    """Returns the numbers of lists with better, equal and worse values than before.
+
+    Differences within the rounding of float32 count as equal.
+    """
+    is_tie = np.isclose(new, old, rtol=5e-7, atol=5e-7)
+    is_win = ~is_tie & ((new > old) == higher_is_better)
+    counts = {"wins": is_win, "ties": is_tie, "losses": ~is_tie & ~is_win}
+    return {name: int(np.sum(x)) for name, x in counts.items()}
 
 
 def _slices_of(
