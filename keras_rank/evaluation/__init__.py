@@ -12,9 +12,17 @@ except ImportError as error:
         f'"scipy>=1.15" "tabulate>=0.10"`. Received: {error}'
     ) from error
 
-from keras_rank.evaluation.evaluation import Evaluation, compare
+from keras_rank.evaluation.evaluation import Evaluation, compare, prediction_powered
 from keras_rank.evaluation.functions import evaluate, evaluate_run
 from keras_rank.evaluation.report.comparison import Comparison
 from keras_rank.evaluation.report.table import Table
 
-__all__ = ["Comparison", "Evaluation", "Table", "compare", "evaluate", "evaluate_run"]
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "Table",
+    "compare",
+    "evaluate",
+    "evaluate_run",
+    "prediction_powered",
+]

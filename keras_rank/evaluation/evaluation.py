@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from keras_rank.arguments import check_fraction
 from keras_rank.evaluation.lists import list_table
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health, plots
-from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
+from keras_rank.evaluation.report.comparison import (
+    Comparison,
+    compared,
+    correct_by_humans,
+    worst_of,
+)
 from keras_rank.evaluation.report.intervals import How, Values
 from keras_rank.evaluation.report.page import Page, items_of
 from keras_rank.evaluation.report.summary import summarized
@@ -427,6 +433,68 @@ def compare(
     how = How.of(by, cluster, confidence, test, correction)
     base = _values_of("baseline", baseline)
     return compared(base, {x: _values_of("models", y) for x, y in models.items()}, how)
+
+
+def prediction_powered(
+    human: Evaluation | tuple[Evaluation, Evaluation],
+    machine: Evaluation | tuple[Evaluation, Evaluation],
+    *,
+    confidence: float = 0.95,
+) -> Table:
+    """Corrects many machine judgments by few human judgments.
+
+    `value = mean(c * F over the other lists) + mean(Y - c * F over the human lists)`
+
+    where Y and F are the values of a list by human and by machine judgments, and
+    `c = cov(Y, F) / var(F) / (1 + n / N)`, clipped to [0, 1], for n lists with both and
+    N other lists. The estimate has no bias, whatever the machine judgments are, if the
+    human lists are a random sample. Its error is smaller than that of human judgments
+    alone if both are correlated. See docs/uncertainty.md.
+
+    Args:
+        human: `Evaluation` of a run by human judgments, or a pair of them: then all
+            numbers are differences of two runs, the first less the second.
+        machine: `Evaluation` of the same run by machine judgments, of the human
+            queries and at least two others, or a pair of them.
+        confidence: float. The confidence level of the intervals. Defaults to 0.95.
+
+    Returns:
+        A `Table` with the columns `metric`, `value`, `standard_error`, the interval
+        from `low` to `high` (Student's t with n - 1 degrees of freedom), `human_value`
+        and `human_standard_error` of human judgments alone, `human_lists` (n),
+        `machine_lists` (n + N), and `equivalent_human_lists`: how many human lists
+        alone would have the same standard error.
+
+    Raises:
+        ValueError: if a human query has no machine judgments, there are fewer than two
+            human or other lists, or lists are left out or have different weights.
+
+    Example:
+
+    >>> from keras_rank.evaluation import evaluate_run, prediction_powered
+    >>> run = {query: {"a": 2.0, "b": 1.0} for query in "123456"}
+    >>> by_machine = {x: {"a": 1} if x in "1346" else {"b": 1} for x in run}
+    >>> by_human = {"1": {"a": 1}, "2": {"b": 1}, "3": {"b": 1}}
+    >>> human, machine = (evaluate_run(x, run, ["mrr"]) for x in (by_human, by_machine))
+    >>> for row in prediction_powered(human, machine):
+    ...     print(f"{row['value']:.4f} +- {row['standard_error']:.4f}")
+    0.6667 +- 0.1563
+
+    Reference:
+        Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference",
+        2023.
+    """
+    sides = [x if isinstance(x, tuple) else (x,) for x in (human, machine)]
+    if len(sides[0]) != len(sides[1]) or len(sides[0]) > 2:
+        received = f"{len(sides[0])} and {len(sides[1])} evaluations"
+        raise ValueError(
+            "`human` and `machine` should be an evaluation each, or a pair of "
+            f"evaluations each. Received: {received}"
+        )
+    of_human = [_values_of("human", x) for x in sides[0]]
+    of_machine = [_values_of("machine", x) for x in sides[1]]
+    confidence = check_fraction("confidence", confidence)
+    return correct_by_humans(of_human, of_machine, confidence)
 
 
 def _values_of(argument: str, given: Any) -> ListTable:

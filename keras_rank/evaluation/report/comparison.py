@@ -1,11 +1,13 @@
 """Differences between evaluations, list by list, and the worst queries."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import stats
 
 from keras_rank.arguments import check_choice, check_positive
 from keras_rank.backends import Array
@@ -170,7 +172,9 @@ def _pairs_of(
     return pairs
 
 
-def beside(metric: Measured, baseline: ListTable, places: Array) -> Values:
+def beside(
+    metric: Measured, baseline: ListTable, places: Array, argument: str = "baseline"
+) -> Values:
     """The values of the baseline for the queries of a model, NaN where missing.
 
     Raises for a metric of the same name with another definition.
@@ -182,8 +186,8 @@ def beside(metric: Measured, baseline: ListTable, places: Array) -> Values:
         if differ:
             one, other = ({key: x.get(key) for key in differ} for x in (theirs, mine))
             raise ValueError(
-                "`baseline` should have metrics that are computed as those of the "
-                f"models. Received: {metric.name!r} with {one} and {other}"
+                f"`{argument}` should have metrics with the definitions of the other "
+                f"evaluations. Received: {metric.name!r} with {one} and {other}"
             )
     return Values.of(baseline, of_baseline).at(places)
 
@@ -205,12 +209,20 @@ def _differences(
     return pa.table(columns)
 
 
-def places_of(model: ListTable, baseline: ListTable) -> Array:
-    """The place of each query of a model in a baseline, -1 if it is not there."""
+def places_of(
+    model: ListTable, baseline: ListTable, argument: str = "baseline"
+) -> Array:
+    """The place of each query of a model in a baseline, -1 if it is not there.
+
+    Args:
+        model: the values of the model.
+        baseline: the values of the baseline.
+        argument: the name of the baseline in error messages.
+    """
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
     if not (len(mine) and len(theirs)):
         raise ValueError(
-            "`baseline` and the models should have queries. Received: "
+            f"`{argument}` and the other evaluations should have queries. Received: "
             f"{len(theirs)} and {len(mine)} queries"
         )
     of_one_kind = any(
@@ -223,14 +235,14 @@ def places_of(model: ListTable, baseline: ListTable) -> Array:
         mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
     if mine.type != theirs.type:
         raise ValueError(
-            "`baseline` should have query ids of the same type as the models. "
-            f"Received: {theirs.type}, such as {theirs[0].as_py()!r}, and {mine.type}, "
+            f"`{argument}` should have query ids of the same type as the other "
+            f"evaluations. Received: {theirs.type}, such as {theirs[0].as_py()!r}, and {mine.type}, "
             f"such as {mine[0].as_py()!r}"
         )
     found = pc.index_in(mine, value_set=theirs.combine_chunks())
     if found.null_count == len(found):
         raise ValueError(
-            "`baseline` should have queries in common with the models. "
+            f"`{argument}` should have queries in common with the other evaluations. "
             f"Received: no common ones, such as {theirs[0].as_py()!r} and "
             f"{mine[0].as_py()!r}"
         )
@@ -297,3 +309,144 @@ def worst_of(
     columns = lists.table.select([lists.query, *lists.kept]).take(pa.array(first))
     of_metric = {name: values[first].tolist() for name, values in found.items()}
     return table.Table({**columns.to_pydict(), **of_metric})
+
+
+# The columns of a table of corrected judgments.
+_CORRECTED = (
+    *("metric", "value", "standard_error", "low", "high"),
+    *("human_value", "human_standard_error", "human_lists", "machine_lists"),
+    "equivalent_human_lists",
+)
+
+
+def correct_by_humans(
+    human: Sequence[ListTable], machine: Sequence[ListTable], confidence: float
+) -> table.Table:
+    """Returns the means, or differences of means, as `prediction_powered` does.
+
+    Args:
+        human: the values of one run or two by human judgments.
+        machine: the values of the same runs by machine judgments.
+        confidence: the confidence level of the intervals.
+    """
+    places = [_require_places(human[0], x, "human", True) for x in human]
+    places += [_require_places(human[0], x, "machine", False) for x in machine]
+    of_machine = [_require_places(machine[0], x, "machine", True) for x in machine]
+    n, total = len(human[0]), len(machine[0])
+    if n < 2 or total < n + 2:
+        raise ValueError(
+            "`human` should have at least two queries, and `machine` at least two "
+            f"more. Received: {n} and {total} queries"
+        )
+    is_rest = np.ones(total, bool)
+    is_rest[places[len(human)]] = False
+    rows, left_out = [], []
+    for metric in human[0].metrics:
+        if metric.reduction != "mean" or not all(
+            x.find(metric.name) for x in (*human, *machine)
+        ):
+            left_out.append(metric.name)
+            continue
+        pairs = [
+            _difference(metric, lists, of_lists, argument)
+            for lists, of_lists, argument in (
+                (human, places[: len(human)], "human"),
+                (machine, places[len(human) :], "machine"),
+                (machine, of_machine, "machine"),
+            )
+        ]
+        row = _correct(pairs[0], pairs[1], pairs[2][is_rest], confidence)
+        rows.append({"metric": metric.name, "machine_lists": total, **row})
+    if not rows:
+        raise ValueError(
+            "`human` and `machine` should have a common metric that is a mean over "
+            f"lists. Received: {human[0].metric_names} and {machine[0].metric_names}"
+        )
+    names = ", ".join(left_out)
+    notes = [f"Metrics without a mean in all evaluations are left out: {names}."]
+    return table.Table(table.columns_of(rows, _CORRECTED), notes=notes * bool(names))
+
+
+def _require_places(
+    lists: ListTable, others: ListTable, argument: str, all_common: bool
+) -> Array:
+    """Returns the places of queries in other lists. Raises `ValueError` for missing ones.
+
+    Args:
+        lists: the lists whose queries are sought.
+        others: the lists in which they are sought.
+        argument: the name of the other lists in error messages.
+        all_common: whether the other lists must have no more queries.
+    """
+    places = places_of(lists, others, argument)
+    missing = np.flatnonzero(places < 0)
+    if len(missing) or (all_common and len(others) > len(lists)):
+        received = f"{len(lists)} and {len(others)} queries"
+        if len(missing):
+            query = lists.table[lists.query][int(missing[0])].as_py()
+            received = f"an evaluation without the query {query!r}"
+        expected = "the same queries in all its evaluations, and those of `human`"
+        raise ValueError(f"`{argument}` should have {expected}. Received: {received}")
+    return places
+
+
+def _difference(
+    metric: Measured,
+    lists: Sequence[ListTable],
+    places: Sequence[Array],
+    argument: str,
+) -> Array:
+    """Returns the values of a metric at places, or those of the first less the second.
+
+    Raises `ValueError` for missing values and for lists of different weights.
+    """
+    pairs = zip(lists, places, strict=True)
+    found = [beside(metric, x, of_lists, argument) for x, of_lists in pairs]
+    for values in found:
+        weights = values.weights[~np.isnan(values.weights)]
+        if np.isnan(values.values).any() or np.any(weights != weights[:1]):
+            raise ValueError(
+                f"`{argument}` should have a value and the same weight for each list. "
+                f"Received: {metric.name!r} with lists that are left out, or have "
+                "different weights"
+            )
+    first, *second = (values.values for values in found)
+    return first - second[0] if second else first
+
+
+def _correct(
+    human: Array, machine: Array, rest: Array, confidence: float
+) -> dict[str, float]:
+    """Returns the estimate of prediction-powered inference with power tuning.
+
+        value = mean(c * rest) + mean(human - c * machine)
+
+    where c minimizes the variance.
+
+    Args:
+        human: array of shape `(n,)`. The values of lists by human judgments.
+        machine: array of the same shape. Their values by machine judgments.
+        rest: array of shape `(N,)`. The values of all other lists by machine judgments.
+        confidence: the confidence level of the interval.
+    """
+    n, others = len(human), len(rest)
+    variance = np.var(np.concatenate([machine, rest]), ddof=1)
+    covariance = np.cov(human, machine)[0, 1]
+    c = covariance / variance / (1.0 + n / others) if variance > 0.0 else 0.0
+    c = min(max(c, 0.0), 1.0)
+    residuals = human - c * machine
+    value = c * rest.mean() + residuals.mean()
+    squared = c * c * rest.var(ddof=1) / others + residuals.var(ddof=1) / n
+    error = float(np.sqrt(squared))
+    half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, n - 1))
+    of_human = human.var(ddof=1)
+    return {
+        "value": float(value),
+        "standard_error": error,
+        "low": float(value) - half,
+        "high": float(value) + half,
+        "human_value": float(human.mean()),
+        "human_standard_error": float(np.sqrt(of_human / n)),
+        "human_lists": n,
+        "equivalent_human_lists": float(of_human / squared) if squared else math.nan,
+    }
