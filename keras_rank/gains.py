@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import keras
 
-from keras_rank.arrays.arithmetic import floats
+from keras_rank.arrays.arithmetic import cast_to_float
 from keras_rank.backends import Tensor, backend
 
 __all__ = ["exponential", "linear"]
@@ -37,7 +37,7 @@ def exponential(labels: Tensor) -> Tensor:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
     # 2**128 overflows float32, and NumPy would warn.
-    return 2.0 ** backend.minimum(floats(labels), 127.0) - 1.0
+    return 2.0 ** backend.minimum(cast_to_float(labels), 127.0) - 1.0
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
