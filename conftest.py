@@ -89,7 +89,7 @@ def _run_operations_one_by_one(request):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend_functions, "enter", generic.enter)
+        patch.setattr(backend_functions, "run_program", generic.run_program)
         yield
 
 

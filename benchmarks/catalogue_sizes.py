@@ -47,7 +47,7 @@ def streaming_top_100(users, items, targets):
         values, _ = backend.top_k(ops.matmul(users, ops.transpose(block)), 100)
         return backend.top_k(ops.concatenate([kept, values], axis=1), 100)[0]
 
-    step = backend.compiled(best, is_ours=True)
+    step = backend.compile_function(best, is_package_code=True)
 
     def stream():
         kept = ops.full((QUERIES, 100), -np.inf, "float32")

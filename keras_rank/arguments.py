@@ -16,10 +16,10 @@ import numpy as np
 from keras import ops
 
 from keras_rank import discounts, gains
-from keras_rank.arrays.hashing import default_seed, drawn_seed, key_of_seed
+from keras_rank.arrays.hashing import default_seed, draw_seed, fold_seed
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.input_arrays import is_dict, refused
-from keras_rank.ranking.base import COUNTED_TIES, TIE_BOUNDS, Ties
+from keras_rank.lists.input_arrays import is_dict, value_error
+from keras_rank.ranking.base import Ties
 
 ShuffleTies: TypeAlias = bool | Literal["average", "worst", "best"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None
@@ -211,8 +211,8 @@ def shuffle_key(ties: Ties, seed: Any, *tensors: Tensor) -> int:
     if ties != "shuffle":
         return 0
     if seed is None:
-        seed = default_seed() if backend.is_traced(*tensors) else drawn_seed()
-    return key_of_seed(seed)
+        seed = default_seed() if backend.is_traced(*tensors) else draw_seed()
+    return fold_seed(seed)
 
 
 def _check_real_number(
@@ -398,7 +398,7 @@ def restore_array(config: dict[str, Any], argument: str) -> dict[str, Any]:
 def _array_config_error(argument: str, received: str) -> ValueError:
     expected = "be an array, or a dict of its bytes as in `get_config`: "
     expected += f'{{"base64": ..., "shape": [...], "dtype": "{_DTYPE}"}}'
-    return refused(argument, expected, f"a dict with {received}")
+    return value_error(argument, expected, f"a dict with {received}")
 
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
@@ -453,7 +453,11 @@ def _call_safely(check: Callable[..., str | None], *arguments: Any) -> str | Non
     The user's function may fail for numbers that no list has. The check runs on the
     CPU, as a failure could leave a GPU unusable.
     """
-    with contextlib.suppress(Exception), backend.quiet(), keras.device("cpu"):
+    with (
+        contextlib.suppress(Exception),
+        backend.suppress_float_warnings(),
+        keras.device("cpu"),
+    ):
         return check(*arguments)
     return None
 

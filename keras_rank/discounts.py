@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import floats
+from keras_rank.arrays.arithmetic import cast_to_float
 from keras_rank.backends import Tensor, backend
 from keras_rank.gains import ParametricFunction
 
@@ -43,8 +43,8 @@ def log2(ranks: Tensor) -> Tensor:
     Reference:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
-    ranks = floats(ranks)
-    return 1.0 / backend.library_of(ranks).log2(ranks + 1.0)
+    ranks = cast_to_float(ranks)
+    return 1.0 / backend.get_library(ranks).log2(ranks + 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -67,8 +67,8 @@ def clipped_log2(ranks: Tensor) -> Tensor:
         Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
         techniques", ACM TOIS 20(4), 2002.
     """
-    ranks = floats(ranks)
-    return 1.0 / backend.maximum(backend.library_of(ranks).log2(ranks), 1.0)
+    ranks = cast_to_float(ranks)
+    return 1.0 / backend.maximum(backend.get_library(ranks).log2(ranks), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -87,7 +87,7 @@ def reciprocal(ranks: Tensor) -> Tensor:
     >>> ops.convert_to_numpy(keras_rank.discounts.reciprocal(ops.array([1.0, 4.0])))
     array([1.  , 0.25], dtype=float32)
     """
-    return 1.0 / floats(ranks)
+    return 1.0 / cast_to_float(ranks)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -103,7 +103,7 @@ class Geometric(ParametricFunction):
         self.persistence = float(persistence)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        ranks = floats(ranks)
+        ranks = cast_to_float(ranks)
         return backend.constant(self.persistence, ranks) ** (ranks - 1.0)
 
 
@@ -120,8 +120,8 @@ class Log(ParametricFunction):
         self.base, self.offset = _check_base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        ranks = floats(ranks)
-        return math.log(self.base) / backend.library_of(ranks).log(ranks + self.offset)
+        ranks = cast_to_float(ranks)
+        return math.log(self.base) / backend.get_library(ranks).log(ranks + self.offset)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -136,8 +136,8 @@ class ClippedLog(Log):
         self.base, self.offset = _check_base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        ranks = floats(ranks)
-        logarithms = backend.library_of(ranks).log(ranks + self.offset)
+        ranks = cast_to_float(ranks)
+        logarithms = backend.get_library(ranks).log(ranks + self.offset)
         return 1.0 / backend.maximum(logarithms / math.log(self.base), 1.0)
 
 
@@ -230,14 +230,14 @@ def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
 def compute_discounts(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
     """Returns the discounts of ranks.
 
-    Values of the functions of this module may be cached by `backend.made_once`.
+    Values of the functions of this module may be cached by `backend.cached_constant`.
     """
     is_known = getattr(rank_discount_fn, "__module__", None) == __name__
     if not is_known or len(ranks.shape) != 1 or ranks.shape[0] is None:
         return rank_discount_fn(ranks)
     dtype = keras.backend.standardize_dtype(ranks.dtype)
     k = ranks.shape[0]
-    return backend.made_once(
+    return backend.cached_constant(
         _discount_first_ranks, rank_discount_fn, k, dtype, size=k, like=ranks
     )
 

@@ -6,18 +6,18 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_rank.arrays.arithmetic import (
-    counted,
-    highest,
+    axis_size,
+    inclusive_range,
+    max_over_axis,
     ratio,
-    shifted,
-    size_of,
+    shift_right,
     total,
     totals,
 )
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import DiscountFn, compute_discounts
 from keras_rank.ranking.base import Ranking
-from keras_rank.ranking.judged_lists import JudgedLists, once_for_all_cutoffs
+from keras_rank.ranking.judged_lists import JudgedLists, cache_for_all_cutoffs
 
 
 def first_success(chances: Tensor) -> Tensor:
@@ -38,12 +38,12 @@ def first_success(chances: Tensor) -> Tensor:
     size = chances.shape[1]
     if size == 1:
         return chances
-    none_yet = shifted(1.0 - chances, 1, 1.0)
+    none_yet = shift_right(1.0 - chances, 1, 1.0)
     if size is None:
         return chances * ops.cumprod(none_yet, axis=1)
     step = 1
     while step < size:
-        none_yet = none_yet * shifted(none_yet, step, 1.0)
+        none_yet = none_yet * shift_right(none_yet, step, 1.0)
         step *= 2
     return chances * none_yet
 
@@ -70,12 +70,12 @@ def hypergeometric(
     possible = ops.logical_and(drawn >= fewest, drawn <= backend.minimum(marked, draws))
     numerator = (marked - drawn) * (draws - drawn)
     denominator = (drawn + 1.0) * (size - marked - draws + drawn + 1.0)
-    log = backend.library_of(numerator).log
+    log = backend.get_library(numerator).log
     steps = log(backend.where(numerator > 0.0, numerator, 1.0)) - log(
         backend.where(denominator > 0.0, denominator, 1.0)
     )
     logarithms = backend.running_total(backend.where(possible, steps, 0.0))
-    logarithms = backend.where(possible, shifted(logarithms, 1, 0.0), -math.inf)
+    logarithms = backend.where(possible, shift_right(logarithms, 1, 0.0), -math.inf)
     return ops.softmax(logarithms, axis=1)
 
 
@@ -98,7 +98,7 @@ def mean_power_of_marked(
     Returns:
         A tensor of shape `(batch, subtopics, depth)`.
     """
-    depth = size_of(marked, 2)
+    depth = axis_size(marked, 2)
     zeros = 0.0 * marked
     index = ops.arange(depth, dtype="int32")
     fixed = (backend.constant(base, marked), marked, size, drawn, index)
@@ -123,7 +123,7 @@ def _draw_next(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     means = backend.where(index == i, total(terms)[..., None], means)
     num_left = backend.maximum(num_items - num_drawn, 1.0)
     chance = backend.clip((num_marked - x) / num_left, 0.0, 1.0)
-    one_more = backend.no_fma(shifted(terms * chance, 1, 0.0) * base)
+    one_more = backend.no_fma(shift_right(terms * chance, 1, 0.0) * base)
     terms = backend.no_fma(terms * (1.0 - chance)) + one_more
     return means, terms, base, marked, size, drawn, index
 
@@ -237,7 +237,7 @@ def mean_to_relevant_count(
     return ratio(sums, depth[:, 0])
 
 
-@once_for_all_cutoffs
+@cache_for_all_cutoffs
 def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """Returns the probability that the first relevant item is at each rank.
 
@@ -291,17 +291,17 @@ def mean_over_recommended(counts: Tensor, values: Tensor) -> Tensor:
     Returns:
         A float32 scalar tensor, 0 if no item is recommended.
     """
-    with backend.quiet():
-        mean = backend.in_float64(_mean, counts, values)
+    with backend.suppress_float_warnings():
+        mean = backend.compute_in_float64(_mean, counts, values)
     return backend.where(ops.any(counts > 0), mean, 0.0)
 
 
 def _mean(counts: Tensor, values: Tensor) -> Tensor:
-    library = backend.library_of(counts)
+    library = backend.get_library(counts)
     return ops.cast(library.sum(counts * values) / library.sum(counts), "float32")
 
 
-@once_for_all_cutoffs
+@cache_for_all_cutoffs
 def relevance_by_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """Returns the relevance of the item at each rank to each subtopic.
 
@@ -310,7 +310,7 @@ def relevance_by_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     return ranking.take(lists.relevance_by_subtopic)
 
 
-@once_for_all_cutoffs
+@cache_for_all_cutoffs
 def weighted_relevance_by_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """Returns `relevance_by_rank` times the weights of the items."""
     if lists.weights is None:
@@ -363,7 +363,11 @@ def max_subtopic_gain(
     k: int | None,
 ) -> Tensor:
     """Returns the discounted gain of a subtopic to which all items are relevant."""
-    ranks = ranking.ranks if k is None else counted(1, k, lists.dtype, like=lists.mask)
+    ranks = (
+        ranking.ranks
+        if k is None
+        else inclusive_range(1, k, lists.dtype, like=lists.mask)
+    )
     terms = compute_discounts(rank_discount_fn, ranks) * _power(1.0 - alpha, ranks - 1)
     if k is None:
         return total(backend.where(ranks <= lists.sizes[:, None], terms, 0.0))
@@ -375,7 +379,7 @@ def has_relevant(lists: JudgedLists) -> Tensor:
 
     The shape is `(batch, subtopics)`.
     """
-    return highest(lists.relevance_by_subtopic, axis=2)
+    return max_over_axis(lists.relevance_by_subtopic, axis=2)
 
 
 def _create_row(dtype: str, *numbers: float) -> Tensor:
@@ -402,7 +406,7 @@ def mean_over_subtopics(
                 f"`y_true`, {subtopics}. Received: subtopic_weights={subtopic_weights}"
             )
         size = len(subtopic_weights)
-        weights = weights * backend.made_once(
+        weights = weights * backend.cached_constant(
             _create_row, lists.dtype, *subtopic_weights, size=size, like=weights
         )
     # The mean of shares may exceed 1 by a rounding error.

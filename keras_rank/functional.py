@@ -107,18 +107,18 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.arithmetic import first_rows
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.first_batch_warnings import warn, warnings_of_rows
-from keras_rank.lists.input_arrays import own, refused
+from keras_rank.lists.first_batch_warnings import get_row_warnings, warn
+from keras_rank.lists.input_arrays import copy_arrays, value_error
 from keras_rank.lists.inputs import (
     RawBatch,
-    check_told_apart,
+    check_distinguishable,
+    describe_tied_labels,
     read,
     read_sparse,
-    tied_labels,
 )
 from keras_rank.lists.item_lists import DenseLists, Lists, SparseLists
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
-from keras_rank.lists.tensors import shape_of
+from keras_rank.lists.tensors import static_shape
 from keras_rank.metrics.update import (
     UpdateSpec,
     check_ranked_lists,
@@ -239,7 +239,7 @@ def _get_spec(
     It is cached, unless an argument is a user's function.
     """
     items = tuple(sorted(arguments.items()))
-    if not backend.is_ours(items):
+    if not backend.is_compilable(items):
         return _create_spec(metric_class, items)
     # The cache key contains types: `k=True` is an error, but equal to `k=1`.
     return _cached_spec(metric_class, items, tuple(type(value) for _, value in items))
@@ -273,25 +273,29 @@ def _compute_values(
     """
     (metric,) = spec.metrics
     if isinstance(y_true, RankedLists):
-        y_true.check_alone(y_pred, sample_weight)
+        y_true.check_no_scores(y_pred, sample_weight)
         check_ranked_lists(metric, y_true)
-        return backend.enter(_compute_ranked_values, *y_true.fresh(), spec=spec)
+        return backend.run_program(
+            _compute_ranked_values, *y_true.copy_uncached(), spec=spec
+        )
     if metric.sparse_labels:
         read_result = read_sparse(y_true, y_pred, sample_weight)
     else:
         read_result = read(y_true, y_pred, sample_weight, metric.takes_subtopics)
-        warn(warnings_of_rows(read_result))
+        warn(get_row_warnings(read_result))
     if metric._compares_labels:
-        check_told_apart(read_result.labels)
+        check_distinguishable(read_result.labels)
     batch = read_result.batch
     key = shuffle_key(metric._ties, seed, batch.labels, batch.scores)
-    if not backend.is_ours(spec):
+    if not backend.is_compilable(spec):
         lists, rankings = rank_in_steps(spec, batch, (key,), [0])
         ranked = dataclasses.replace(spec, orders=())
-        return backend.enter(_compute_ranked_values, lists, *rankings, spec=ranked)
+        return backend.run_program(
+            _compute_ranked_values, lists, *rankings, spec=ranked
+        )
     padded = bucket_shapes(batch, metric.sparse_labels)
-    values = backend.enter(_compute_batch_values, padded, (key,), spec=spec)
-    return first_rows(values, shape_of(batch.labels)[0])
+    values = backend.run_program(_compute_batch_values, padded, (key,), spec=spec)
+    return first_rows(values, static_shape(batch.labels)[0])
 
 
 def _compute_batch_values(
@@ -386,13 +390,15 @@ def rank(
         read_result = read_sparse(y_true, y_pred, sample_weight)
     else:
         read_result = read(y_true, y_pred, sample_weight, takes_subtopics=True)
-        warn(warnings_of_rows(read_result))
+        warn(get_row_warnings(read_result))
     # The user may change arrays after the call, so the result holds copies.
-    batch = RawBatch(*map(own, read_result.batch))
+    batch = RawBatch(*map(copy_arrays, read_result.batch))
     # The batch keeps its shape, without padding, as a user's formulas may read it.
     key = shuffle_key(ties, seed, batch.labels, batch.scores)
     lists, ranking = _rank_batch(batch, key, order=order, dtype=dtype)
-    return RankedLists(lists, ranking, k, ties, tied_labels(read_result.labels))
+    return RankedLists(
+        lists, ranking, k, ties, describe_tied_labels(read_result.labels)
+    )
 
 
 def _check_no_contradiction(ranked: RankedLists, arguments: dict[str, Any]) -> None:
@@ -415,7 +421,7 @@ def _check_no_contradiction(ranked: RankedLists, arguments: dict[str, Any]) -> N
         if contradicts:
             expected = "be left out when `y_true` is ranked lists, which have their own"
             received = f"{argument}={arguments[argument]!r}"
-            raise refused(argument, expected, received)
+            raise value_error(argument, expected, received)
 
 
 def _rank_batch(
@@ -425,16 +431,16 @@ def _rank_batch(
 
     They are computed by one program, unless sizes depend on values.
     """
-    if order.by_steps:
+    if order.is_stepwise:
         return _rank_lists(batch, key, order=order, dtype=dtype)
-    return backend.enter(_rank_lists, batch, key, order=order, dtype=dtype)
+    return backend.run_program(_rank_lists, batch, key, order=order, dtype=dtype)
 
 
 def _rank_lists(
     batch: RawBatch, key: Tensor, *, order: OrderSpec, dtype: str
 ) -> tuple[DenseLists | SparseLists, Ranking]:
-    kind = Kind(order.of_targets, dtype, order.k)
-    lists = order.step(standardize, batch, kind=kind)
+    kind = Kind(order.is_for_targets, dtype, order.k)
+    lists = order.run_step(standardize, batch, kind=kind)
     return lists, rank_by_scores(lists, key, order=order)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import floats
+from keras_rank.arrays.arithmetic import cast_to_float
 from keras_rank.backends import Tensor, backend
 
 __all__ = ["by_label", "exponential", "linear"]
@@ -41,7 +41,7 @@ def exponential(labels: Tensor) -> Tensor:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
     # 2**128 overflows float32, and NumPy would warn.
-    return 2.0 ** backend.minimum(floats(labels), 127.0) - 1.0
+    return 2.0 ** backend.minimum(cast_to_float(labels), 127.0) - 1.0
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

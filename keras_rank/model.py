@@ -14,11 +14,11 @@ from keras import ops
 
 from keras_rank.backends import backend
 from keras_rank.lists.input_arrays import (
-    are_lists,
-    form_of,
-    in_full,
-    look,
+    detect_form,
+    is_array_of_lists,
     not_real_error,
+    pad_ragged,
+    read_array,
 )
 from keras_rank.lists.tensors import wide_or_none
 from keras_rank.metrics import RankingMetrics
@@ -118,10 +118,10 @@ def _fold_masks_first(
         if check is not None:
             check(self, y, sample_weight)
         weights = keras.tree.map_structure(
-            backend.own_copy, _select_list_weights(sample_weight)
+            backend.copy_if_mutable, _select_list_weights(sample_weight)
         )
         if isinstance(y_pred, _OutputsAndMasks):
-            y_pred = keras.tree.map_structure(backend.with_layer_mask, *y_pred)
+            y_pred = keras.tree.map_structure(backend.attach_layer_mask, *y_pred)
         return method(self, x, _fold_masks(y), y_pred, weights, *args, **kwargs)
 
     vars(fold_and_call)["takes_masks"] = True
@@ -143,7 +143,7 @@ def _check_result_names(compute_metrics: Callable[..., Any]) -> Callable[..., An
         if ops.is_tensor(sample_weight) and len(outputs) > 1:
             # Weights are multiplied by the mask of an output in place, so each output
             # needs a separate copy.
-            sample_weight = [backend.own_copy(sample_weight) for _ in outputs]
+            sample_weight = [backend.copy_if_mutable(sample_weight) for _ in outputs]
         results = compute_metrics(self, x, y, y_pred, sample_weight)
         if self._should_check_names and not any(map(backend.has_no_data, outputs)):
             _check_unique_names(self.metrics, len(outputs) == 1)
@@ -224,7 +224,7 @@ def _return_layer_masks(
             self, *args, **kwargs
         )
         if self._should_return_masks:
-            masks = keras.tree.map_structure(backend.layer_mask, outputs)
+            masks = keras.tree.map_structure(backend.get_layer_mask, outputs)
             outputs = _OutputsAndMasks(outputs, masks)
         return loss, (unscaled, outputs, *others)
 
@@ -493,10 +493,10 @@ def _densify(name: str, structure: Any, to_arrays: bool = True) -> Any:
     def densify(path: tuple[Any, ...], part: Any) -> Any:
         argument = "mask" if path[-1:] == ("mask",) else name
         padding = -1 if argument == "y_true" else 0
-        if form_of(part) == "ragged":
-            part = in_full(part, padding)
+        if detect_form(part) == "ragged":
+            part = pad_ragged(part, padding)
             return ops.convert_to_numpy(part) if to_arrays else part
-        if not are_lists(part):
+        if not is_array_of_lists(part):
             is_array = argument != "x" and isinstance(part, np.ndarray)
             if is_array and part.dtype.kind in "mMV":
                 # Keras's error for values such as dates would not name the argument.
@@ -504,7 +504,7 @@ def _densify(name: str, structure: Any, to_arrays: bool = True) -> Any:
             return part
         # Items may have several features, and labels may have an axis of subtopics.
         deep = argument in ("x", "y_true")
-        return look(argument, part, padding, deep=deep).numbers
+        return read_array(argument, part, padding, deep=deep).numbers
 
     parts = [densify(*part) for part in keras.tree.flatten_with_path(structure)]
     return keras.tree.pack_sequence_as(structure, parts)

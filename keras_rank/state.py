@@ -50,10 +50,12 @@ def add(
         The new totals and remainders, of the same shapes, and the added sums, of shape
         `(4, 4, ...)`.
     """
-    with backend.quiet():
+    with backend.suppress_float_warnings():
         if backend.has_float64():
-            parts = backend.in_float64(_add_in_float64, totals, remainders, columns)
-            stacked = backend.library_of(totals).stack(parts[:2])
+            parts = backend.compute_in_float64(
+                _add_in_float64, totals, remainders, columns
+            )
+            stacked = backend.get_library(totals).stack(parts[:2])
             return stacked, parts[2], parts[3]
         added = _sum_products(columns)
         return *_add_in_float32(totals, remainders, added, 0.0 * added), added
@@ -63,18 +65,18 @@ def _add_in_float64(
     totals: Tensor, remainders: Tensor, columns: Tensor
 ) -> tuple[Tensor, ...]:
     added = _sum_products(columns)
-    sums = backend.library_of(totals).sum(totals, axis=0) + remainders + added
+    sums = backend.get_library(totals).sum(totals, axis=0) + remainders + added
     return *backend.split_float64(sums), added
 
 
 def _sum_products(columns: Tensor) -> Tensor:
     products = columns[:, None] * columns
-    return backend.library_of(products).sum(products, axis=-1)
+    return backend.get_library(products).sum(products, axis=-1)
 
 
 def merge(totals: Tensor, others: Tensor) -> Tensor:
     """Returns the sum of two totals of shape `(2, 4, 4, ...)`."""
-    with backend.quiet():
+    with backend.suppress_float_warnings():
         return _add_in_float32(totals, ops.zeros_like(others[0]), others[0], others[1])[
             0
         ]
@@ -116,7 +118,7 @@ def is_zero(number: Any) -> bool:
     Values are unknown in compiled code, and where reading them would have to wait.
     """
     value = ops.convert_to_tensor(number)
-    return backend.is_at_hand(value) and int(value) == 0
+    return backend.is_cheap_to_read(value) and int(value) == 0
 
 
 def mean(
@@ -142,7 +144,7 @@ def mean(
         # The remainders are below the precision of float32.
         sums = sums + ops.cast(remainders[LISTS], dtype)
     value, weight, relevant, lists = ops.unstack(sums, 4)
-    with backend.quiet():
+    with backend.suppress_float_warnings():
         if empty_value is not None:
             average_weight = weight / relevant
             if empty_value != 0.0:
@@ -172,13 +174,13 @@ def standard_error(
         A scalar tensor. It is NaN if the mean is over fewer than two lists, or if
         squares of weights, or of weighted values, are out of the range of float32.
     """
-    with backend.quiet():
+    with backend.suppress_float_warnings():
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None
         )
         # The number is computed from the state, so it is traced on the state's device.
         empty = 0.0 * remainders[LISTS, LISTS:] + (empty_value or 0.0)
-        squared = backend.in_float64(function, totals, remainders, empty)
+        squared = backend.compute_in_float64(function, totals, remainders, empty)
     *_, relevant, lists = _split_row(totals[0, LISTS])
     _, squared_weight, *_ = _split_row(totals[0, WEIGHT])
     # Some backends treat subnormal numbers as 0.
@@ -238,7 +240,7 @@ def squared_error(
         squared_value: Q2, the sum of `w**2 * v**2`.
         empty_value: e, the value of a list without relevant items.
     """
-    # `backend.in_float64` accepts no Python numbers here: `r + r` replaces `2 * r`.
+    # `r + r` replaces `2 * r`, as `compute_in_float64` does not accept Python numbers.
     r, lists = value / weight, relevant + empty
     relevant_term = squared_value - (r + r) * value_by_weight + r * r * squared_weight
     empty_term = (r - empty_value) ** 2 * relevant * empty / lists

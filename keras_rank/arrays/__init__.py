@@ -1,1 +1,1 @@
-"""What `keras.ops` lacks, on plain tensors, the same on every backend."""
+"""Tensor operations that `keras.ops` lacks, with equal results on all backends."""

@@ -1,4 +1,4 @@
-"""Arithmetic, limits and sizes that are the same on all backends."""
+"""Arithmetic, number limits and shape helpers with equal results on all backends."""
 
 import functools
 import math
@@ -11,40 +11,47 @@ from keras import ops
 
 from keras_rank.backends import Tensor, backend
 
-# Up to this size, padding rows takes fewer operations than folding them.
-_SHORT_ROW = 32
+# Padding rows of at most this size takes fewer operations than folding them.
+_MAX_PADDED_SIZE = 32
 
 
-def size_of(x: Tensor, axis: int) -> Tensor | int:
-    """The size of an axis. In a graph, Keras's `shape` would also read the others."""
-    known: int | None = x.shape[axis]
-    return ops.shape(x)[axis] if known is None else known
+def axis_size(x: Tensor, axis: int) -> Tensor | int:
+    """Returns the size of an axis: an int if it is static, otherwise a tensor.
+
+    A static size is returned without `ops.shape`, which would read all axes in a graph.
+    """
+    static_size: int | None = x.shape[axis]
+    return ops.shape(x)[axis] if static_size is None else static_size
 
 
-def as_number(size: Tensor | int, dtype: str) -> Tensor | float:
-    """A size as a number of a dtype."""
+def cast_size(size: Tensor | int, dtype: str) -> Tensor | float:
+    """Returns a size as a float, or as a tensor of the dtype if it is not static."""
     return float(size) if isinstance(size, int) else ops.cast(size, dtype)
 
 
-def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
-    """The maximum of integers up to a bound, or the bound where Python can't see it.
+def max_or_bound(x: Tensor, bound: Tensor | int) -> Tensor | int:
+    """Returns the maximum of integers, or their upper bound if they are not concrete.
 
-    It is rounded up to a power of two, as JAX would compile each shape again.
+    The maximum is rounded up to a power of two and capped at the bound. It becomes a
+    size, and JAX compiles a program for each shape.
     """
     if not backend.is_concrete(x):
         return bound
-    largest = ops.convert_to_numpy(x).max(initial=0)
-    return min(2 ** max(int(largest) - 1, 0).bit_length(), int(bound))
+    maximum = ops.convert_to_numpy(x).max(initial=0)
+    return min(2 ** max(int(maximum) - 1, 0).bit_length(), int(bound))
 
 
-def none_of(conditions: Tensor) -> Tensor | bool:
-    """Whether all are False: a bool if Python can see it, so that it is read once."""
-    any_of = ops.any(conditions)
-    seen = backend.known(any_of)
-    return ops.logical_not(any_of) if seen is None else not seen
+def all_false(conditions: Tensor) -> Tensor | bool:
+    """Returns whether all conditions are False, as a bool if they are concrete.
+
+    The bool is read from the device once, for several uses.
+    """
+    is_any_true = ops.any(conditions)
+    value = backend.read_condition(is_any_true)
+    return ops.logical_not(is_any_true) if value is None else not value
 
 
-def floats(x: Tensor) -> Tensor:
+def cast_to_float(x: Tensor) -> Tensor:
     """Casts integers to floats, and returns floats unchanged."""
     x = x if ops.is_tensor(x) else ops.convert_to_tensor(x)
     is_float = keras.backend.is_float_dtype(x.dtype)
@@ -52,36 +59,45 @@ def floats(x: Tensor) -> Tensor:
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
-    """The product of two matrices, in the wider of their dtypes."""
-    x, y = in_one_dtype(x, y)
-    return backend.library_of(x).matmul(x, y)
+    """Returns the matrix product of two tensors, in the wider of their dtypes."""
+    x, y = promote_dtypes(x, y)
+    return backend.get_library(x).matmul(x, y)
 
 
-def in_one_dtype(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Tensors of float32 or float64, in the wider of both."""
-    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
+def promote_dtypes(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns both tensors, in float64 if one is float32 and the other is float64."""
+    dtypes = {keras.backend.standardize_dtype(tensor.dtype) for tensor in (x, y)}
     if len(dtypes) == 1:
         return x, y
     return ops.cast(x, "float64"), ops.cast(y, "float64")
 
 
-def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
-    """The whole numbers from the first to the last, on the device of a tensor."""
+def inclusive_range(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
+    """Returns the integers from `first` to `last`, both included.
+
+    The result is cached if `last` is an int.
+
+    Args:
+        first: the first integer.
+        last: the last integer.
+        dtype: the dtype of the result.
+        like: tensor on the device of the result.
+    """
     if isinstance(last, int):
-        return backend.made_once(
-            _range, first, last + 1, dtype, size=last + 1 - first, like=like
+        return backend.cached_constant(
+            _create_range, first, last + 1, dtype, size=last + 1 - first, like=like
         )
-    return _range(first, last + 1, dtype)
+    return _create_range(first, last + 1, dtype)
 
 
-def _range(start: int, stop: Tensor | int, dtype: str) -> Tensor:
+def _create_range(start: int, stop: Tensor | int, dtype: str) -> Tensor:
     return ops.cast(ops.arange(start, stop, dtype="int32"), dtype)
 
 
 def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
-    """Divides finite numbers of 0 or more, with 0 where the denominator is 0.
+    """Returns the quotient of finite numbers of 0 or more, 0 if the denominator is 0.
 
-    On NumPy, `ops.divide_no_nan` would divide by 0 first, and warn.
+    `ops.divide_no_nan` would divide by 0 first on NumPy, which warns.
     """
     if isinstance(denominator, int | float):
         denominator = backend.constant(denominator, numerator)
@@ -89,24 +105,24 @@ def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     return backend.quotient(numerator, denominator)
 
 
-def highest(x: Tensor, axis: int = 1, *, keepdims: bool = False) -> Tensor:
-    """The maximum over an axis, 0 for an empty batch.
+def max_over_axis(x: Tensor, axis: int = 1, *, keepdims: bool = False) -> Tensor:
+    """Returns the maximum over an axis, or 0 if the tensor has no entries.
 
-    Keras raises for an empty batch, or, given an initial value, can't trace on torch.
+    `ops.max` raises for an empty tensor. With `initial`, it can't be traced on torch.
     """
     if 0 in tuple(x.shape):
         return ops.sum(x, axis=axis, keepdims=keepdims)
-    # `ops.max` would break the graph of torch.compile.
+    # `ops.max` would break the graph of `torch.compile`, so `ops.amax` is used.
     return ops.amax(x, axis=axis, keepdims=keepdims)
 
 
 def total(values: Tensor) -> Tensor:
-    """Sums each row so that zeros at its end change no bit of the sum.
+    """Returns the sum of each row, in which trailing zeros change no bit.
 
-    Rows are padded with zeros to a power of two, then the second half is added to the
-    first, and so on: longer rows give the same additions, plus some of zeros. `ops.sum`
-    adds in an order that depends on the size of the row. It is used in a graph where
-    that size is unknown.
+    Rows are padded with zeros to a power of two. Then the second half is added to the
+    first half, until one entry is left. Trailing zeros only add additions of zero.
+    `ops.sum` adds in an order that depends on the size of the row. It is only used if
+    that size is unknown, in a graph.
 
     Args:
         values: tensor of shape `(..., size)`.
@@ -118,19 +134,19 @@ def total(values: Tensor) -> Tensor:
     if size is None:
         return ops.sum(values, axis=-1)
     values = backend.no_fma(values)
-    if size > _SHORT_ROW:
-        values = _folded(values, size)
+    if size > _MAX_PADDED_SIZE:
+        values = _fold(values, size)
         size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
-        values = with_columns(values, 0.0, 2**levels - size)
+        values = append_columns(values, 0.0, 2**levels - size)
     return backend.tree_sum(values, levels)
 
 
-def _folded(values: Tensor, size: int) -> Tensor:
-    """Adds the entries beyond a power of two to the start of each row.
+def _fold(values: Tensor, size: int) -> Tensor:
+    """Returns rows shortened to a power of two, with the other entries added.
 
-    It is the first addition of the tree, without a padded copy.
+    The addition is the first one of the tree in `total`, without a padded copy.
     """
     half = 2 ** ((size - 1).bit_length() - 1)
     start = values[..., : size - half] + values[..., half:]
@@ -140,136 +156,151 @@ def _folded(values: Tensor, size: int) -> Tensor:
 
 
 def totals(rows: Sequence[Tensor], factors: Sequence[Tensor]) -> list[Tensor]:
-    """Returns `total(x * y)` of each pair, in one tree if their sizes agree."""
-    stack, number = backend.library_of(rows[0]).stack, len(rows)
-    if all(each is factors[0] for each in factors):
-        return list(ops.unstack(total(stack(rows) * factors[0]), number))
+    """Returns `total(x * y)` of each pair, in one tree if all sizes are equal."""
+    stack, num_pairs = backend.get_library(rows[0]).stack, len(rows)
+    if all(factor is factors[0] for factor in factors):
+        return list(ops.unstack(total(stack(rows) * factors[0]), num_pairs))
     products = [x * y for x, y in zip(rows, factors, strict=True)]
-    sizes = {each.shape[1] for each in products}
+    sizes = {x.shape[1] for x in products}
     if len(sizes) > 1 or None in sizes:
-        return [total(each) for each in products]
-    return list(ops.unstack(total(stack(products)), number))
+        return [total(x) for x in products]
+    return list(ops.unstack(total(stack(products)), num_pairs))
 
 
-def shifted(values: Tensor, places: int, fill: float) -> Tensor:
-    """Moves each row to the right."""
-    return backend.padded(values[..., :-places], places, 0, fill)
+def shift_right(values: Tensor, num_places: int, fill: float) -> Tensor:
+    """Shifts each row to the right, and fills its start with a value."""
+    return backend.pad_rows(values[..., :-num_places], num_places, 0, fill)
 
 
-def with_columns(x: Tensor, value: float, number: int) -> Tensor:
-    """Adds columns of one value at the end of each row."""
-    return backend.padded(x, 0, number, value)
+def append_columns(x: Tensor, value: float, number: int) -> Tensor:
+    """Appends entries of one value to each row."""
+    return backend.pad_rows(x, 0, number, value)
 
 
-def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
-    """Turns positions within rows into positions in the flattened batch.
+def flatten_positions(positions: Tensor, row_size: Tensor | int) -> Tensor:
+    """Converts positions in rows to positions in the flattened batch.
 
     Args:
-        positions: int tensor of shape `(batch, some)`.
-        row_size: the number of positions in a row.
+        positions: int tensor of shape `(batch, number)`.
+        row_size: the size of a row.
     """
-    rows = ops.arange(size_of(positions, 0), dtype="int32")[:, None]
-    return positions + rows * row_size
+    row_index = ops.arange(axis_size(positions, 0), dtype="int32")[:, None]
+    return positions + row_index * row_size
 
 
-# Weights are capped here, and gains at `LARGEST_GAIN`, so that sums of their products
-# stay within float32.
+# Weights and gains are capped, so that sums of their products are finite in float32.
 LARGEST_WEIGHT = 2.0**50
 LARGEST_GAIN = 2.0**64
 
-# The smallest label above 0, as some backends treat denormal numbers as 0.
+# The smallest label above 0 is a normal number, as some backends treat subnormals as 0.
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
 
 
-class Limits(NamedTuple):
-    """The smallest number that all backends distinguish from 0, and the largest."""
+class FloatLimits(NamedTuple):
+    """The limits of a floating-point dtype.
 
-    largest_denormal: float
+    Attributes:
+        largest_subnormal: the largest number that some backends treat as 0.
+        smallest_normal: the smallest number that all backends distinguish from 0.
+        largest: the largest finite number.
+    """
+
+    largest_subnormal: float
     smallest_normal: float
     largest: float
 
 
 @functools.lru_cache(maxsize=16)
-def limits_of(dtype: Any) -> Limits:
-    """The limits of a dtype."""
+def float_limits(dtype: Any) -> FloatLimits:
+    """Returns the limits of a floating-point dtype."""
     limits = np.finfo(keras.backend.standardize_dtype(dtype))
-    normal = float(limits.smallest_normal)
-    denormal = normal - float(limits.smallest_subnormal)
-    return Limits(denormal, normal, float(limits.max))
+    smallest_normal = float(limits.smallest_normal)
+    largest_subnormal = smallest_normal - float(limits.smallest_subnormal)
+    return FloatLimits(largest_subnormal, smallest_normal, float(limits.max))
 
 
-def as_ranked(scores: Tensor) -> Tensor:
-    """Scores for comparison, with denormal ones set to 0.
+def flush_subnormals(scores: Tensor) -> Tensor:
+    """Returns scores with subnormals and -0.0 set to 0.
 
-    XLA distinguishes -0.0 from 0.0, and some backends treat denormal numbers as 0.
+    XLA distinguishes -0.0 from 0.0, and some backends treat subnormals as 0.
     """
-    return backend.shrunk(scores, limits_of(scores.dtype).largest_denormal)
+    return backend.hard_shrink(scores, float_limits(scores.dtype).largest_subnormal)
 
 
-def are_ranked_as(scores: Tensor, ranked: Tensor) -> Tensor:
-    """Whether scores are equal to a number, once they are ranked: `as_ranked`."""
-    least, most = range_of(ranked)
-    return ops.logical_and(scores >= least, scores <= most)
+def equals_flushed(scores: Tensor, flushed_scores: Tensor) -> Tensor:
+    """Returns whether `flush_subnormals(scores) == flushed_scores`.
+
+    No flushed copy of the scores is made.
+    """
+    lowest, highest = tie_bounds(flushed_scores)
+    return ops.logical_and(scores >= lowest, scores <= highest)
 
 
-def range_of(ranked: Tensor) -> tuple[Tensor, Tensor]:
-    """The least and the greatest score that are ranked as a number."""
-    denormal = limits_of(ranked.dtype).largest_denormal
-    is_zero = ranked == 0.0
-    least = backend.where(is_zero, -denormal, ranked)
-    return least, backend.where(is_zero, denormal, ranked)
+def tie_bounds(flushed_scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the lowest and the highest score that `flush_subnormals` maps to each."""
+    subnormal = float_limits(flushed_scores.dtype).largest_subnormal
+    is_zero = flushed_scores == 0.0
+    lowest = backend.where(is_zero, -subnormal, flushed_scores)
+    return lowest, backend.where(is_zero, subnormal, flushed_scores)
 
 
-def as_compared(scores: Tensor) -> Tensor:
-    """The same, with `-inf` for NaN."""
-    return as_ranked(backend.without_nan(scores))
+def comparable_scores(scores: Tensor) -> Tensor:
+    """Returns scores with subnormals and -0.0 set to 0, and NaN set to `-inf`."""
+    return flush_subnormals(backend.replace_nan(scores))
 
 
-def within_limits(labels: Tensor) -> Tensor:
-    """Labels of 0 or more: denormal ones are 0, and infinite ones are capped."""
-    return backend.minimum(as_ranked(labels), limits_of(labels.dtype).largest)
+def clip_labels(labels: Tensor) -> Tensor:
+    """Returns labels of 0 or more, with subnormals set to 0 and infinity capped."""
+    return backend.minimum(flush_subnormals(labels), float_limits(labels.dtype).largest)
 
 
-# Sizes above it are rounded up by at most a quarter.
-_FINE = 256
+# Larger sizes are rounded up by at most a quarter, rather than to a power of two.
+_MAX_POWER = 256
 
 
-def rounded_up(size: int, least: int) -> int:
-    """Rounds up to one of a few sizes, as a program is compiled for each."""
+def round_up_size(size: int, min_size: int) -> int:
+    """Rounds a size up to one of a few sizes, for each of which a program is compiled.
+
+    Args:
+        size: the size.
+        min_size: the minimum of powers of two. Sizes up to 256 become powers of two.
+    """
     power = 1 << max(size - 1, 0).bit_length()
-    if power <= _FINE:
-        return max(power, least)
+    if power <= _MAX_POWER:
+        return max(power, min_size)
     step = power // 8
     return -(-size // step) * step
 
 
-def enlarged(
-    x: Tensor, old: tuple[int, ...], new: tuple[int, ...], fill: float
+def pad_axes(
+    x: Tensor, old_shape: tuple[int, ...], new_shape: tuple[int, ...], fill: float
 ) -> Tensor:
-    """Returns a tensor or array whose axes of old sizes have new ones.
+    """Pads the axes of a tensor or array from their old sizes to the new ones.
 
-    Entries of one value are appended.
+    Axes whose size is not the old one are unchanged.
     """
-    axes = zip(x.shape, old, new, strict=False)
-    shape = [after if size == before else size for size, before, after in axes]
+    axes = zip(x.shape, old_shape, new_shape, strict=False)
+    shape = [
+        new_size if size == old_size else size for size, old_size, new_size in axes
+    ]
     if list(x.shape) == shape:
         return x
     if not isinstance(x, np.ndarray):
-        more = [(0, size - old) for old, size in zip(x.shape, shape, strict=True)]
-        return ops.pad(x, more, constant_values=fill)
-    larger = np.full(shape, fill, x.dtype)
-    larger[tuple(map(slice, x.shape))] = x
-    return larger
+        widths = [(0, new - old) for old, new in zip(x.shape, shape, strict=True)]
+        return ops.pad(x, widths, constant_values=fill)
+    padded = np.full(shape, fill, x.dtype)
+    padded[tuple(map(slice, x.shape))] = x
+    return padded
 
 
-def with_last_repeated(x: Tensor, size: int) -> Tensor:
-    """Returns a tensor or array with the last entry of each row appended."""
-    places = np.minimum(np.arange(size), x.shape[1] - 1)
-    return (np if isinstance(x, np.ndarray) else ops).take(x, places, axis=1)
+def repeat_last_column(x: Tensor, size: int) -> Tensor:
+    """Repeats the last entry of each row of a tensor or array up to a size."""
+    positions = np.minimum(np.arange(size), x.shape[1] - 1)
+    return (np if isinstance(x, np.ndarray) else ops).take(x, positions, axis=1)
 
 
-def first_rows(x: Tensor, number: int | None) -> Tensor:
-    """Returns the rows without those that were appended."""
-    if number is None or x.shape[0] in (None, number):
+def first_rows(x: Tensor, num_rows: int | None) -> Tensor:
+    """Returns the first rows, without the rows that were appended as padding."""
+    if num_rows is None or x.shape[0] in (None, num_rows):
         return x
-    return backend.to_tensor(ops.convert_to_numpy(x)[:number])
+    return backend.to_tensor(ops.convert_to_numpy(x)[:num_rows])

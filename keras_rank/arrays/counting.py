@@ -1,4 +1,4 @@
-"""Counts entries that match thresholds: by comparing, or by sorting for many."""
+"""Counts of the entries of rows that match thresholds, by comparing or by sorting."""
 
 import functools
 import math
@@ -9,39 +9,41 @@ from typing import Any, TypeAlias
 from keras import ops
 
 from keras_rank.arrays.arithmetic import (
-    are_ranked_as,
-    as_compared,
-    none_of,
-    range_of,
-    size_of,
+    all_false,
+    axis_size,
+    comparable_scores,
+    equals_flushed,
+    tie_bounds,
 )
 from keras_rank.arrays.selection import is_long, largest_or_nan
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Pair, Side
 
-Matches: TypeAlias = Callable[..., Tensor]
+# A function of entries and thresholds that returns whether they match.
+Comparison: TypeAlias = Callable[..., Tensor]
 
 
 def count(
-    dtype: str, *comparisons: tuple[Matches, Sequence[Tensor], Sequence[Tensor]]
+    dtype: str, *comparisons: tuple[Comparison, Sequence[Tensor], Sequence[Tensor]]
 ) -> list[Tensor]:
     """Counts the entries of each row that match each of several thresholds.
 
     Args:
         dtype: the dtype of the counts. Float32 is exact up to 2**24.
-        *comparisons: functions of entries and thresholds, whose shapes broadcast, that
-            return whether they match, with what they compare: tensors of shape
-            `(batch, size)`, and of shape `(batch, number)`.
+        *comparisons: tuples of a function, entries and thresholds. The function takes
+            all entries and thresholds, whose shapes broadcast, and returns whether they
+            match. Entries are tensors of shape `(batch, size)`, and thresholds are
+            tensors of shape `(batch, number)`.
 
     Returns:
         A tensor of shape `(batch, number)` for each comparison.
     """
     number = comparisons[0][2][0].shape[1]
     if number is None:
-        return [_count_at_once(dtype, *each) for each in comparisons]
+        return [_count_at_once(dtype, *comparison) for comparison in comparisons]
     conditions = [
-        functools.partial(_matching, i, *each)
-        for each in comparisons
+        functools.partial(_match_threshold, i, *comparison)
+        for comparison in comparisons
         for i in range(number)
     ]
     counts = backend.count_true(conditions, dtype)
@@ -53,24 +55,27 @@ def count(
     ]
 
 
-def count_of(conditions: Tensor, dtype: str) -> Tensor:
-    """The number of true entries of each row, of shape `(batch,)`."""
-    (number,) = backend.count_true([lambda: conditions], dtype)
-    return number[:, 0]
+def count_per_row(conditions: Tensor, dtype: str) -> Tensor:
+    """Counts the true entries of each row. The shape is `(batch,)`."""
+    (counts,) = backend.count_true([lambda: conditions], dtype)
+    return counts[:, 0]
 
 
-def _matching(
-    i: int, matches: Matches, entries: Sequence[Tensor], thresholds: Sequence[Tensor]
+def _match_threshold(
+    i: int,
+    matches: Comparison,
+    entries: Sequence[Tensor],
+    thresholds: Sequence[Tensor],
 ) -> Tensor:
-    """Whether the entries match the i-th threshold."""
+    """Returns whether the entries match the i-th threshold."""
     if thresholds[0].shape[1] > 1:
-        thresholds = [each[:, i : i + 1] for each in thresholds]
+        thresholds = [x[:, i : i + 1] for x in thresholds]
     return matches(*entries, *thresholds)
 
 
 def _count_at_once(
     dtype: str,
-    matches: Matches,
+    matches: Comparison,
     entries: Sequence[Tensor],
     thresholds: Sequence[Tensor],
 ) -> Tensor:
@@ -81,219 +86,240 @@ def _count_at_once(
 def count_above_and_tied(
     entries: Tensor, thresholds: Tensor, dtype: str, k: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Counts the entries of each row ranked above each threshold, and as equal to it.
+    """Counts the entries of each row above each threshold, and those equal to it.
 
-    With a cutoff, the k + 1 largest entries of a row tell what is above the first k,
-    and which entries are equal to these, unless one of the others is too.
+    With a cutoff k, the k + 1 largest entries may be counted first. Their counts are
+    right unless the smallest of them ties with a threshold in the first k ranks, or the
+    row has NaN. Then all entries are counted.
 
     Args:
         entries: tensor of shape `(batch, size)`. NaN counts as `-inf`.
-        thresholds: tensor of shape `(batch, number)`, above `-inf` where counts are
-            used. They are as they are ranked.
+        thresholds: tensor of shape `(batch, number)`, after `flush_subnormals`. Counts
+            for a threshold of `-inf` should not be used.
         dtype: the dtype of the counts.
-        k: `None`, or the cutoff: if so many entries or more are above a threshold, the
-            first count may be any number from k on, and the second any number.
+        k: `None`, or the cutoff. If k or more entries are above a threshold, the first
+            count may be any number of at least k, and the second any number.
     """
 
-    def of_all() -> tuple[Tensor, Tensor]:
+    def count_all() -> tuple[Tensor, Tensor]:
         return _count_above_and_tied(entries, thresholds, dtype)
 
-    if k is None or not _is_many(entries, thresholds, k):
-        return of_all()
-    largest, is_nan = largest_or_nan(entries, k + 1)
+    if k is None or not _should_select_largest(entries, thresholds, k):
+        return count_all()
+    largest, has_nan = largest_or_nan(entries, k + 1)
     above, tied = _count_above_and_tied(largest, thresholds, dtype)
-    matters = ops.logical_and(above < k, thresholds > -math.inf)
-    others_tie = largest[:, -1:] >= range_of(thresholds)[0]
-    is_decided = none_of(ops.logical_or(is_nan, ops.logical_and(matters, others_tie)))
-    above, tied = backend.branch(is_decided, lambda: (above, tied), of_all)
+    is_needed = ops.logical_and(above < k, thresholds > -math.inf)
+    may_tie = largest[:, -1:] >= tie_bounds(thresholds)[0]
+    is_decided = all_false(ops.logical_or(has_nan, ops.logical_and(is_needed, may_tie)))
+    above, tied = backend.branch(is_decided, lambda: (above, tied), count_all)
     return above, tied
 
 
-def _is_many(entries: Tensor, thresholds: Tensor, k: int) -> bool:
-    """Whether to find the largest entries takes less time than to count among all.
+def _should_select_largest(entries: Tensor, thresholds: Tensor, k: int) -> bool:
+    """Returns whether to select the largest entries before counting.
 
-    It takes the same time for any number of thresholds. Where there are no branches, to
-    count among all is the only way.
+    The selection takes the same time for any number of thresholds, so it is faster for
+    many thresholds. Compiled code and code for accelerators can't branch on whether the
+    selection is enough, so it counts among all entries.
     """
     if backend.on_accelerator() or backend.is_compiling():
         return False
-    compared = entries.shape[1], thresholds.shape[1] or 1
-    return is_long(entries, k + 1) and math.prod(compared) >= (
-        backend.MANY_TO_COUNT * (k + 1)
+    sizes = entries.shape[1], thresholds.shape[1] or 1
+    return is_long(entries, k + 1) and math.prod(sizes) >= (
+        backend.MIN_SELECTION_RATIO * (k + 1)
     )
 
 
 def _count_above_and_tied(
     entries: Tensor, thresholds: Tensor, dtype: str
 ) -> tuple[Tensor, Tensor]:
-    """The same of all entries. Where they are compared, none is copied as ranked."""
+    """Counts among all entries, which are compared without a flushed copy."""
 
-    def by_comparing() -> tuple[Tensor, Tensor]:
-        least, most = range_of(thresholds)
-        reaching = (operator.ge, [entries], [least])
-        not_below, above = count(dtype, reaching, (operator.gt, [entries], [most]))
+    def count_by_comparing() -> tuple[Tensor, Tensor]:
+        lowest, highest = tie_bounds(thresholds)
+        at_least = (operator.ge, [entries], [lowest])
+        not_below, above = count(dtype, at_least, (operator.gt, [entries], [highest]))
         return above, not_below - above
 
-    def by_sorting() -> tuple[Tensor, Tensor]:
-        in_order = backend.sort(as_compared(entries))
-        above, not_below = counts_in_order(in_order, thresholds)
+    def count_by_sorting() -> tuple[Tensor, Tensor]:
+        sorted_entries = backend.sort(comparable_scores(entries))
+        above, not_below = count_in_sorted(sorted_entries, thresholds)
         return ops.cast(above, dtype), ops.cast(not_below - above, dtype)
 
-    above, tied = backend.branch(are_few(thresholds), by_comparing, by_sorting)
+    above, tied = backend.branch(
+        is_comparison_faster(thresholds), count_by_comparing, count_by_sorting
+    )
     return above, tied
 
 
-def place_among_tied(
+def rank_among_tied(
     entries: Tensor,
     thresholds: Tensor,
     tied: Tensor,
-    matters: Tensor,
+    is_needed: Tensor,
     keys: Callable[[], tuple[Tensor, Tensor]],
     dtype: str,
 ) -> Tensor:
-    """Returns the place, from 1 on, that each threshold has by its key among its ties.
+    """Returns the rank, from 1 on, of each threshold among the entries equal to it.
 
     Args:
         entries: tensor of shape `(batch, size)`. NaN counts as `-inf`.
-        thresholds: tensor of shape `(batch, number)`. Some of the entries, as they are
-            ranked.
-        tied: tensor of the same shape. The number of entries equal to each.
-        matters: boolean tensor of the same shape. Whether to tell the place. Where no
-            one matters, `tied` may be returned.
-        keys: function that returns int32 keys of the entries and of the thresholds. The
-            largest of equal entries comes first.
-        dtype: the dtype of the places.
+        thresholds: tensor of shape `(batch, number)`. Some of the entries, after
+            `flush_subnormals`.
+        tied: tensor of the same shape. The number of entries equal to each threshold.
+        is_needed: boolean tensor of the same shape. Whether the rank is used. If no
+            rank is used, `tied` may be returned.
+        keys: function that returns int32 keys of the entries and of the thresholds.
+            Entries with larger keys precede equal entries.
+        dtype: the dtype of the ranks.
     """
 
-    def by_keys() -> Tensor:
+    def rank_by_keys() -> Tensor:
         return 1.0 + count_before(entries, thresholds, *keys(), dtype)
 
-    return backend.branch(none_of(matters), lambda: tied, by_keys)
+    return backend.branch(all_false(is_needed), lambda: tied, rank_by_keys)
 
 
 def count_before(
-    entries: Tensor, thresholds: Tensor, keys: Tensor, own_keys: Tensor, dtype: str
+    entries: Tensor,
+    thresholds: Tensor,
+    keys: Tensor,
+    threshold_keys: Tensor,
+    dtype: str,
 ) -> Tensor:
     """Counts the entries of each row that equal a threshold and have a larger key.
 
     Args:
-        entries, thresholds: those of `place_among_tied`.
+        entries, thresholds: see `rank_among_tied`.
         keys: int32 tensor of the shape of the entries.
-        own_keys: int32 tensor of the shape of the thresholds.
+        threshold_keys: int32 tensor of the shape of the thresholds.
         dtype: the dtype of the counts.
     """
 
-    def by_comparing() -> Tensor:
-        return count(dtype, (_is_before, [entries, keys], [thresholds, own_keys]))[0]
+    def count_by_comparing() -> Tensor:
+        return count(
+            dtype, (_is_before, [entries, keys], [thresholds, threshold_keys])
+        )[0]
 
-    def by_sorting() -> Tensor:
-        in_order, keys_in_order = backend.sort_pairs(as_compared(entries), keys)
-        pairs = (in_order, thresholds), (keys_in_order, own_keys)
-        behind = _bisected(_is_not_before, *pairs)
-        return ops.cast(number_at_most(in_order, thresholds) - behind, dtype)
+    def count_by_sorting() -> Tensor:
+        sorted_entries, sorted_keys = backend.sort_pairs(
+            comparable_scores(entries), keys
+        )
+        pairs = (sorted_entries, thresholds), (sorted_keys, threshold_keys)
+        not_before = _bisect_rows(_is_not_before, *pairs)
+        return ops.cast(count_at_most(sorted_entries, thresholds) - not_before, dtype)
 
-    return backend.branch(are_few(thresholds), by_comparing, by_sorting)
+    return backend.branch(
+        is_comparison_faster(thresholds), count_by_comparing, count_by_sorting
+    )
 
 
-def are_few(thresholds: Tensor) -> Tensor | bool:
-    """Whether comparing with each threshold takes less time than sorting."""
-    return size_of(thresholds, 1) <= backend.MOST_COMPARISONS
+def is_comparison_faster(thresholds: Tensor) -> Tensor | bool:
+    """Returns whether comparing with each threshold takes less time than sorting."""
+    return axis_size(thresholds, 1) <= backend.MAX_COMPARISONS
 
 
-def count_at_least(entries: Tensor, thresholds: Tensor, compares: bool) -> Tensor:
+def count_at_least(entries: Tensor, thresholds: Tensor, should_compare: bool) -> Tensor:
     """Counts the entries of each row that are at least each threshold, as int32.
 
     Args:
-        entries: tensor of shape `(batch, size)`, without NaN unless it is compared.
-        thresholds: tensor of shape `(batch, number)`. No entry is at least NaN.
-        compares: whether to compare with each threshold. Otherwise the thresholds are
-            sorted, each entry is searched in them, and counted at its place.
+        entries: tensor of shape `(batch, size)`, without NaN unless
+            `should_compare` is True.
+        thresholds: tensor of shape `(batch, number)`. The count for NaN is 0.
+        should_compare: whether to compare with each threshold. Otherwise each entry is
+            searched in the sorted thresholds, and counted at its position.
     """
-    if compares:
+    if should_compare:
         return backend.count_at_least(entries, thresholds)
     is_number = thresholds == thresholds
     thresholds = backend.where(is_number, thresholds, math.inf)
-    in_order = backend.sort(thresholds)
-    places = number_at_most(in_order, entries)
-    numbers = backend.histogram(places, thresholds.shape[1] + 1)
-    beyond = size_of(entries, 1) - ops.cumsum(numbers, axis=1)
-    reach = backend.take(beyond, _searched(in_order, thresholds, "left"))
-    return backend.where(is_number, reach, 0)
+    sorted_thresholds = backend.sort(thresholds)
+    positions = count_at_most(sorted_thresholds, entries)
+    frequencies = backend.histogram(positions, thresholds.shape[1] + 1)
+    num_after = axis_size(entries, 1) - ops.cumsum(frequencies, axis=1)
+    counts = backend.take(
+        num_after, _search_sorted(sorted_thresholds, thresholds, "left")
+    )
+    return backend.where(is_number, counts, 0)
 
 
-def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+def count_in_sorted(sorted_rows: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
     """Counts the entries of sorted rows above each threshold, and those not below it.
 
     Args:
-        in_order: tensor of shape `(batch, size)`, the smallest entries first.
+        sorted_rows: tensor of shape `(batch, size)`, in ascending order.
         thresholds: tensor of shape `(batch, number)`.
     """
-    size, below = size_of(in_order, 1), _searched(in_order, thresholds, "left")
-    return size - number_at_most(in_order, thresholds), size - below
+    size = axis_size(sorted_rows, 1)
+    below = _search_sorted(sorted_rows, thresholds, "left")
+    return size - count_at_most(sorted_rows, thresholds), size - below
 
 
-def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
+def count_at_most(sorted_rows: Tensor, thresholds: Tensor) -> Tensor:
     """Counts the entries of sorted rows that are at most each threshold."""
-    if in_order.shape[1] is not None and are_few(in_order):
-        # Unrolled, as a device would wait for a loop.
-        each = [in_order[:, i : i + 1] for i in range(in_order.shape[1])]
-        return sum(ops.cast(entry <= thresholds, "int32") for entry in each)
-    return _searched(in_order, thresholds, "right")
+    if sorted_rows.shape[1] is not None and is_comparison_faster(sorted_rows):
+        # The loop is unrolled, as a device waits between the steps of a compiled loop.
+        columns = [sorted_rows[:, i : i + 1] for i in range(sorted_rows.shape[1])]
+        return sum(ops.cast(column <= thresholds, "int32") for column in columns)
+    return _search_sorted(sorted_rows, thresholds, "right")
 
 
-def _searched(in_order: Tensor, thresholds: Tensor, side: Side) -> Tensor:
+def _search_sorted(sorted_rows: Tensor, thresholds: Tensor, side: Side) -> Tensor:
     """Counts the entries of sorted rows below each threshold, or up to it."""
-    holds = operator.lt if side == "left" else operator.le
-    bisect = functools.partial(_bisected, holds, (in_order, thresholds))
-    return backend.search_rows(in_order, thresholds, side, bisect)
+    comparison = operator.lt if side == "left" else operator.le
+    bisect = functools.partial(_bisect_rows, comparison, (sorted_rows, thresholds))
+    return backend.search_rows(sorted_rows, thresholds, side, bisect)
 
 
-def _bisected(holds: Matches, *pairs: Pair) -> Tensor:
-    """The number of leading entries for which a comparison holds.
+def _bisect_rows(comparison: Comparison, *pairs: Pair) -> Tensor:
+    """Counts the leading entries of sorted rows for which a comparison is True.
 
     Args:
-        holds: function of the entries and thresholds of all pairs, as for `count`.
-        *pairs: entries in the order that the comparison follows, and their thresholds.
+        comparison: function of the entries and thresholds of all pairs, as for `count`.
+            It is True for the first entries of a row, and False for the others.
+        *pairs: entries and their thresholds.
     """
-    in_order, thresholds = pairs[0]
-    known = in_order.shape[1]
-    digits = 30 if known is None else known.bit_length()
+    sorted_rows, thresholds = pairs[0]
+    static_size = sorted_rows.shape[1]
+    digits = 30 if static_size is None else static_size.bit_length()
     start = ops.cast(ops.zeros_like(thresholds), "int32")
-    # Without entries, a loop that never runs could not be compiled either.
-    if known == 0:
+    # A loop over empty rows can't be compiled, even if it has no iterations.
+    if static_size == 0:
         return start
     state = start, backend.constant(2 ** (digits - 1), start), pairs
-    # Unrolled, it would be compiled for each digit.
-    return ops.fori_loop(0, digits, _next_digit(holds), state)[0]
+    # A loop is compiled once, while unrolled steps would be compiled for each digit.
+    return ops.fori_loop(0, digits, _digit_step(comparison), state)[0]
 
 
-# One function for each comparison, as eager JAX compiles a new one again at each call.
+# The steps are cached, as eager JAX compiles a new function again at each call.
 @functools.cache
-def _next_digit(holds: Matches) -> Callable[[Tensor, Any], Any]:
-    def with_next_digit(i: Tensor, state: Any) -> Any:
-        number, step, pairs = state
-        size = size_of(pairs[0][0], 1)
-        further = number + step
-        # Beyond the end, the last entry is tested, and not counted.
-        places = backend.minimum(further, size) - 1
-        parts = (
-            x for entries, of in pairs for x in (backend.take(entries, places), of)
+def _digit_step(comparison: Comparison) -> Callable[[Tensor, Any], Any]:
+    def add_digit(i: Tensor, state: Any) -> Any:
+        counts, step, pairs = state
+        size = axis_size(pairs[0][0], 1)
+        next_counts = counts + step
+        # Beyond the end of a row, the last entry is compared, but not counted.
+        positions = backend.minimum(next_counts, size) - 1
+        tensors = (
+            x
+            for entries, thresholds in pairs
+            for x in (backend.take(entries, positions), thresholds)
         )
-        goes_on = ops.logical_and(further <= size, holds(*parts))
-        number = ops.where(goes_on, further, number)
-        return number, ops.right_shift(step, 1), pairs
+        is_counted = ops.logical_and(next_counts <= size, comparison(*tensors))
+        counts = ops.where(is_counted, next_counts, counts)
+        return counts, ops.right_shift(step, 1), pairs
 
-    return with_next_digit
+    return add_digit
 
 
 def _is_not_before(
-    entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
+    entry: Tensor, threshold: Tensor, key: Tensor, threshold_key: Tensor
 ) -> Tensor:
-    is_tied = ops.logical_and(entry == threshold, key <= own_key)
+    is_tied = ops.logical_and(entry == threshold, key <= threshold_key)
     return ops.logical_or(entry < threshold, is_tied)
 
 
 def _is_before(
-    entry: Tensor, key: Tensor, threshold: Tensor, own_key: Tensor
+    entry: Tensor, key: Tensor, threshold: Tensor, threshold_key: Tensor
 ) -> Tensor:
-    return ops.logical_and(are_ranked_as(entry, threshold), key > own_key)
+    return ops.logical_and(equals_flushed(entry, threshold), key > threshold_key)

@@ -1,8 +1,8 @@
-"""What backends do in ways of their own: `backend` has the functions of the one in use.
+"""Functions that depend on the backend, as attributes of `backend`.
 
-They are those of `generic`, the reference, in which all are documented, and in their
-place those of the same name in the module of the backend. Keras has imported its
-backend by then, so that module may import it at the top.
+The module `generic` documents and implements all functions. The module of the backend
+in use replaces functions of the same name. Keras has already imported the backend, so
+this module may import it at the top.
 """
 
 import types
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     backend = generic
 else:
     if _name == "jax":
-        from keras_rank.backends import jax as _own
+        from keras_rank.backends import jax as _backend_module
     elif _name == "tensorflow":
-        from keras_rank.backends import tensorflow as _own
+        from keras_rank.backends import tensorflow as _backend_module
     elif _name == "torch":
-        from keras_rank.backends import torch as _own
+        from keras_rank.backends import torch as _backend_module
     else:
-        from keras_rank.backends import numpy as _own
-    backend = types.SimpleNamespace(**vars(generic) | vars(_own))
+        from keras_rank.backends import numpy as _backend_module
+    backend = types.SimpleNamespace(**vars(generic) | vars(_backend_module))
 
 __all__ = ["Array", "Tensor", "backend"]

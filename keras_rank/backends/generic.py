@@ -1,8 +1,8 @@
-"""The reference backend: in `keras.ops` alone, without a branch, and always right.
+"""The reference implementation of all backend functions, in `keras.ops` and NumPy.
 
-The module of a backend takes these functions, and replaces by name those that must
-differ there, or that another way makes faster. So functions that may be replaced are
-called here as attributes of `backends.backend`.
+The module of a backend replaces functions by name, because they must differ there or
+because another implementation is faster. Functions that may be replaced are therefore
+called as attributes of `backends.backend` in this module.
 """
 
 import contextlib
@@ -24,10 +24,11 @@ from keras_rank import backends
 Tensor: TypeAlias = Any
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# Two tensors; a way to a result; what makes a tensor of numbers; where to search.
+# `Branch` is a function without arguments that computes a result. `TensorFactory`
+# creates a tensor from numbers. `Side` is an option of `search_rows`.
 Pair: TypeAlias = tuple[Tensor, Tensor]
-Way: TypeAlias = Callable[[], Any]
-Make: TypeAlias = Callable[..., Tensor]
+Branch: TypeAlias = Callable[[], Any]
+TensorFactory: TypeAlias = Callable[..., Tensor]
 Side: TypeAlias = Literal["left", "right"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,42 +39,46 @@ INT32_MIN = -(2**31)
 
 _PACKAGE = __name__.partition(".")[0]
 
-# Sorting a row takes less time than more comparisons with it. Measured with rows of
-# 4,096 entries, including compilation.
-MOST_COMPARISONS = 16
+# Maximum number of thresholds to compare a row with: for more thresholds, sorting the
+# row is faster. Measured with rows of 4,096 entries, including compilation.
+MAX_COMPARISONS = 16
 
-# Rows of this many entries or more are cut into blocks, of entries that are side by
-# side, or spread over the row.
+# Rows of this size or more are cut into blocks. The entries of a block are adjacent, or
+# strided over the whole row.
 LONG_ROW = 4096
-BLOCKS_ARE_SPREAD = False
+BLOCKS_ARE_STRIDED = False
 
-# Of rows with fewer entries for each of the largest, it takes less time to compare all
-# with a threshold than to find the largest.
-MANY_TO_COUNT = 1000
+# Minimum number of entries per selected entry: with fewer entries, comparing all of
+# them with a threshold is faster than selecting the largest.
+MIN_SELECTION_RATIO = 1000
 
 
-def own_copy(x: Any) -> Any:
-    """Returns a copy of a tensor that other code can change in place, or `x` itself."""
+def copy_if_mutable(x: Any) -> Any:
+    """Returns a copy of `x` if tensors can be changed in place, or `x` itself."""
     return x
 
 
-# Values that Python can see, and branches on them.
+# Concrete values, and branches on them.
 
 
 def on_accelerator() -> bool:
-    """Whether there is a device other than a CPU, for eager and compiled code."""
+    """Returns whether there is a device other than a CPU."""
     return False
 
 
 def is_compiling() -> bool:
-    """Whether `torch.compile` traces this code: a branch would break its graph."""
+    """Returns whether `torch.compile` traces this code.
+
+    A branch on values would break the graph.
+    """
     return False
 
 
 def is_concrete(x: Tensor) -> bool:
-    """Whether Python can see the values of a tensor, if need be by waiting for them.
+    """Returns whether a tensor has values that Python can read.
 
-    `keras.ops` can't tell but by a copy.
+    Reading them may have to wait for a device. `keras.ops` has no such test, so the
+    reference copies the tensor to the host.
     """
     try:
         ops.convert_to_numpy(x)
@@ -87,151 +92,164 @@ def is_traced(*tensors: Tensor) -> bool:
     return not all(map(backends.backend.is_concrete, tensors))
 
 
-def is_at_hand(x: Tensor) -> bool:
-    """Whether Python can see the values of a tensor without a wait for a device."""
+def is_cheap_to_read(x: Tensor) -> bool:
+    """Returns whether values can be read without waiting for a device."""
     return backends.backend.is_concrete(x) and not backends.backend.on_accelerator()
 
 
 def has_no_data(x: Tensor) -> bool:
-    """Whether a tensor is of a run for shapes alone, in which nothing may be raised."""
+    """Returns whether a tensor only has a shape, because Keras infers shapes.
+
+    No error may be raised then.
+    """
     return False
 
 
-def builds_symbolically() -> bool:
-    """Returns whether Keras runs this code on the device `meta`, for shapes alone."""
+def is_building_symbolically() -> bool:
+    """Returns whether Keras runs this code on the device `meta` to infer shapes."""
     return False
 
 
-def known(condition: Tensor | bool) -> bool | None:
-    """The value of a boolean scalar, `None` where Python can't see it."""
+def read_condition(condition: Tensor | bool) -> bool | None:
+    """Returns the value of a boolean scalar, or `None` if it is not concrete."""
     if isinstance(condition, bool):
         return condition
     return bool(condition) if backends.backend.is_concrete(condition) else None
 
 
-def branch(holds: Tensor | bool, short: Way, whole: Way) -> Any:
-    """Returns `whole()`, or the same result by a shorter way where a condition holds.
+def branch(condition: Tensor | bool, fast_path: Branch, full_path: Branch) -> Any:
+    """Returns `fast_path()` if a condition holds, and `full_path()` otherwise.
 
-    `whole` is always right. It is the only way in code compiled for an accelerator,
-    where a branch makes the host wait for the device, and by `torch.compile`. Eager
-    code asks for the value, on any device.
+    The full path is always correct. Code that is compiled for an accelerator, where a
+    branch makes the host wait for the device, and code that `torch.compile` traces
+    always use it. Eager code reads the condition, on any device.
 
     Args:
-        holds: boolean scalar. Whether `short` gives the same result.
-        short: function without arguments.
-        whole: function without arguments.
+        condition: boolean scalar. Whether both paths give the same result.
+        fast_path: function without arguments.
+        full_path: function without arguments.
     """
-    value = backends.backend.known(holds)
+    value = backends.backend.read_condition(condition)
     if value is not None:
-        return short() if value else whole()
+        return fast_path() if value else full_path()
     if backends.backend.on_accelerator():
-        return whole()
-    return backends.backend.cond(holds, short, whole)
+        return full_path()
+    return backends.backend.cond(condition, fast_path, full_path)
 
 
-def cond(holds: Tensor, short: Way, whole: Way) -> Any:
-    """A branch of a graph on a CPU, where the backend has graphs with branches."""
-    return whole()
+def cond(condition: Tensor, fast_path: Branch, full_path: Branch) -> Any:
+    """Returns the result of a branch of a graph on a CPU.
+
+    The reference always uses the full path, as not all backends have such branches.
+    """
+    return full_path()
 
 
 def require(condition: Tensor | bool, message: str) -> None:
-    """Raises for a condition that is seen not to hold, possibly when a program ends.
+    """Raises `ValueError` if a concrete condition is false.
 
-    Code that a user compiles can't raise.
+    A condition within a program may be checked when the program ends. Conditions in
+    code that a user compiles are not checked.
     """
-    if backends.backend.known(condition) is False:
+    if backends.backend.read_condition(condition) is False:
         raise ValueError(message)
 
 
 # Programs.
 
-# How results are shared.
+# Stores results on an instance.
 cached_property = functools.cached_property
 
 
-def kept(
+def compute_once(
     cache: dict[Any, Any], key: Any, function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """The value of a key: what the function returns at the first call.
+    """Returns the cached value of a key, which is computed at the first call.
 
-    Like properties, it may be asked for in a branch.
+    Like cached properties, it may be used within a branch.
     """
     if key not in cache:
         cache[key] = function(*arguments)
     return cache[key]
 
 
-def enter(function: Callable[..., Result], /, *tensors: Any, **static: Any) -> Result:
-    """Returns `function(*tensors, **static)`, computed by one program.
+def run_program(
+    function: Callable[..., Result], /, *tensors: Any, **static: Any
+) -> Result:
+    """Returns `function(*tensors, **static)`, computed by one compiled program.
 
-    Programs are for eager calls whose many operations take long to start, and for
-    graphs that take long to trace. An entered function enters no other function.
+    Programs speed up eager calls, whose many operations take long to start, and graphs,
+    which take long to trace. A function that runs as a program runs no other programs.
 
     Args:
         function: function of a module.
         *tensors: tensors, in lists, tuples or classes with `register_tree`.
         **static: the other arguments. Their values are part of the key under which the
-            program is cached. If a value can't be hashed, or is not ours, no program
-            is made: see `is_ours`. Calls should name them in the same order, which is
-            part of the key, too.
+            program is cached. If a value can't be hashed or is not compilable, the
+            function is called directly: see `is_compilable`. Calls should pass them in
+            the same order, as the order is part of the key, too.
     """
     return function(*tensors, **static)
 
 
-def is_ours(*values: Any) -> bool:
-    """Returns whether one program can compute what depends on these values.
+def is_compilable(*values: Any) -> bool:
+    """Returns whether a program can be compiled for these static arguments.
 
-    It can't if a part is a user's class or function, or has the attribute `by_steps`:
-    then values of one step determine the sizes of the next.
+    A value is not compilable if a part of it is a class or function of a user, or has a
+    true attribute `is_stepwise`: then the values of one step determine the shapes of
+    the next step.
     """
     try:
-        _check_ours_once(*values)
+        _cached_check_compilable(*values)
     except TypeError:
         return False
     return True
 
 
-def _check_ours(*values: Any) -> None:
-    """Raises `TypeError` otherwise, as hashing does, so that no cache keeps it."""
+def _check_compilable(*values: Any) -> None:
+    """Raises `TypeError` if a value is not compilable.
+
+    Hashing raises the same error, and `lru_cache` does not store errors.
+    """
     for value in values:
         if value is None or isinstance(value, bool | int | float | str):
             continue
-        if getattr(value, "by_steps", False):
+        if getattr(value, "is_stepwise", False):
             raise TypeError
         if isinstance(value, tuple):
-            _check_ours(*value)
+            _check_compilable(*value)
         elif str(getattr(value, "__module__", "")).partition(".")[0] != _PACKAGE:
             raise TypeError
         elif not isinstance(value, type) and dataclasses.is_dataclass(value):
             fields = dataclasses.fields(value)
-            _check_ours(*(getattr(value, field.name) for field in fields))
+            _check_compilable(*(getattr(value, field.name) for field in fields))
 
 
-# To look at all parts takes longer than to find them here: 13 us of 200 for an update.
-_check_ours_once = functools.lru_cache(256)(_check_ours)
+# Checking all parts would take 13 of the 200 microseconds of an update.
+_cached_check_compilable = functools.lru_cache(256)(_check_compilable)
 
 
 def register_tree(kind: Class) -> Class:
-    """Registers a dataclass as a tree of tensors, for programs.
+    """Registers a dataclass as a tree of tensors, so that programs accept instances.
 
-    A program depends on the values of fields that are not tensors.
+    A program is compiled for the values of the fields that are not tensors.
     """
     return kind
 
 
-def parts_of(
-    kind: type, leaves_of: Callable[[Any], list[Any]]
+def make_tree_functions(
+    kind: type, list_leaves: Callable[[Any], list[Any]]
 ) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
-    """Functions that take a registered dataclass apart, and put it together again.
+    """Returns functions that flatten and unflatten instances of a dataclass.
 
     Args:
         kind: the dataclass.
-        leaves_of: function that returns the leaves of a tree.
+        list_leaves: function that returns the leaves of a tree.
     """
     names = [field.name for field in dataclasses.fields(cast(Any, kind))]
 
     def is_fixed(value: Any) -> bool:
-        leaves = leaves_of(value)
+        leaves = list_leaves(value)
         return bool(leaves) and all(isinstance(x, int | str) for x in leaves)
 
     def flatten(tree: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -246,33 +264,39 @@ def parts_of(
     return flatten, unflatten
 
 
-def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., Any]:
-    """Compiles a function of tensors, on backends that are faster for it.
+def compile_function(
+    function: Callable[..., Any], *, is_package_code: bool
+) -> Callable[..., Any]:
+    """Compiles a function of tensors on backends where this makes it faster.
 
     Args:
         function: the function.
-        is_ours: whether it has no code of a user's, which XLA might not support.
+        is_package_code: whether the function calls no code of a user, which XLA might
+            not support.
     """
     return function
 
 
 def without_autograph(function: Function) -> Function:
-    """Stops TensorFlow from rewriting the source of a function and what it calls."""
+    """Prevents AutoGraph from converting a function and the functions it calls."""
     return function
 
 
 def traced_as_constant(function: Function) -> Function:
-    """Decorates a function of settings that code being traced calls for its result."""
+    """Makes tracers call a function of settings, and use the result as a constant."""
     return function
 
 
 def should_bucket(*tensors: Tensor) -> bool:
-    """Whether sizes should be rounded up, as a program is compiled for each."""
+    """Returns whether to round sizes up, so that fewer programs are compiled."""
     return False
 
 
-def frees_shared_memory() -> bool:
-    """Whether a compiled step frees the memory of variables, if others use it too."""
+def has_buffer_donation() -> bool:
+    """Returns whether a compiled step frees the old memory of its variables.
+
+    Other arrays that share this memory become invalid.
+    """
     return False
 
 
@@ -281,25 +305,26 @@ def frees_shared_memory() -> bool:
 
 @functools.cache
 def mask_layers() -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    """A layer that returns its mask, and one that returns its input with a mask.
+    """Returns a layer that returns its mask, and one that attaches a mask to its input.
 
-    Keras passes a mask to a layer, and on, wherever it keeps it: some tensors take no
-    attributes. With names of their own, other layers get the numbers that are theirs.
+    Keras passes masks to layers however it stores them; some tensors accept no
+    attributes. The layers have explicit names, so that they don't change the numbers in
+    the default names of other layers.
     """
-    made = functools.partial(keras.layers.Lambda, dtype="float32", autocast=False)
+    create = functools.partial(keras.layers.Lambda, dtype="float32", autocast=False)
     return (
-        made(lambda x, mask=None: mask, mask=lambda *_: None, name="keras_rank_mask"),
-        made(lambda x: x, mask=lambda x, mask: mask, name="keras_rank_with_mask"),
+        create(lambda x, mask=None: mask, mask=lambda *_: None, name="keras_rank_mask"),
+        create(lambda x: x, mask=lambda x, mask: mask, name="keras_rank_with_mask"),
     )
 
 
-def layer_mask(x: Any) -> Tensor | None:
-    """The mask that layers have passed on to what one of them returned, or `None`."""
+def get_layer_mask(x: Any) -> Tensor | None:
+    """Returns the mask that Keras has attached to the output of a layer, or `None`."""
     return mask_layers()[0](x) if ops.is_tensor(x) else None
 
 
-def with_layer_mask(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Gives a tensor a mask, as if a layer had passed it on."""
+def attach_layer_mask(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Attaches a mask to a tensor, as a layer does that supports masking."""
     return x if mask is None else mask_layers()[1](x, mask=mask)
 
 
@@ -307,151 +332,166 @@ def with_layer_mask(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def to_tensor(array: Array) -> Tensor:
-    """An array as a tensor, in its precision."""
+    """Converts an array to a tensor without a change of precision."""
     return ops.convert_to_tensor(array, array.dtype)
 
 
-def from_host(array: Array) -> Tensor:
-    """An array of a user's as a tensor, or as an array where programs accept these."""
+def to_program_input(array: Array) -> Tensor:
+    """Converts an array of a user to a tensor, unless programs accept arrays."""
     return backends.backend.to_tensor(array)
 
 
 def scalar(value: int) -> Tensor:
-    """An int32 number that a program takes, if it may be another one each time."""
+    """Returns an int32 scalar that a program accepts as a varying input."""
     return backends.backend.to_tensor(np.array(value, "int32"))
 
 
-def sent(array: Array) -> Tensor:
-    """An array as a tensor, which is copied while the device works."""
+def copy_to_device(array: Array) -> Tensor:
+    """Copies an array to the device, without waiting for earlier work if possible."""
     return backends.backend.to_tensor(array)
 
 
 def read(tensors: Sequence[Tensor]) -> list[Array]:
-    """Reads tensors that lie on a device, and waits for it once."""
+    """Copies tensors from a device to the host, with one synchronization."""
     return [ops.convert_to_numpy(x) for x in tensors]
 
 
-def waiting_for(tensors: Any) -> Callable[[], Any]:
-    """A function that waits for what a device is yet to compute."""
+def make_waiter(tensors: Any) -> Callable[[], Any]:
+    """Returns a function that blocks until the device has computed the tensors."""
     return lambda: None
 
 
 def free_memory() -> int | None:
-    """The free memory of the device in bytes, `None` where it is unknown."""
+    """Returns the free memory of the device in bytes, or `None` if it is unknown."""
     return None
 
 
-def for_numpy(x: Any) -> Any:
-    """A tensor of torch, on any backend, as NumPy reads it: it has no bfloat16."""
+def prepare_for_numpy(x: Any) -> Any:
+    """Moves a torch tensor to the CPU and casts bfloat16, which NumPy does not have.
+
+    Other values are returned unchanged. Users may pass torch tensors on any backend.
+    """
     if not hasattr(x, "detach"):
         return x
     x = x.detach().cpu()
     return x.float() if str(x.dtype) == "torch.bfloat16" else x
 
 
-def on_host(x: Tensor) -> Tensor:
-    """The memory of a tensor as an array, where tensors are reshaped by compiling."""
+def as_host_array(x: Tensor) -> Tensor:
+    """Returns the memory of a tensor as an array if eager operations are compiled.
+
+    NumPy then reshapes it without compiling. The reference returns the tensor.
+    """
     return x
 
 
 @functools.cache
-def widest(dtype: str) -> str:
-    """The dtype that a 64-bit dtype becomes: not every device has 64 bits."""
+def supported_dtype(dtype: str) -> str:
+    """Returns the dtype that the device uses for a 64-bit dtype.
+
+    Not all devices support 64 bits.
+    """
     with warnings.catch_warnings(action="ignore"):
-        found: str = keras.backend.standardize_dtype(ops.zeros((), dtype).dtype)
-    return found
+        supported: str = keras.backend.standardize_dtype(ops.zeros((), dtype).dtype)
+    return supported
 
 
-def lasting() -> contextlib.AbstractContextManager[Any]:
-    """A context in which tensors are created that are used later on."""
+def persistent_scope() -> contextlib.AbstractContextManager[Any]:
+    """Returns a context for creating tensors that are used after the current call."""
     return contextlib.nullcontext()
 
 
 def constant(value: Tensor | float, like: Tensor) -> Tensor:
-    """A number in the dtype of a tensor, and on its device. In a graph, it may be one.
+    """Converts a number to a tensor with the dtype and on the device of `like`.
 
-    Keras gives a bare number the default precision: if that is bfloat16, integers
-    become floats on JAX.
+    In a graph, the number may be a tensor. Keras gives a Python number the default
+    precision: if that is bfloat16, integers become floats on JAX.
     """
     if isinstance(like, np.ndarray):
         return np.asarray(value, like.dtype)
     return ops.convert_to_tensor(value, like.dtype)
 
 
-def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
-    """Returns `make(*numbers)`, computed once where that is worth keeping.
+def cached_constant(
+    make: TensorFactory, *numbers: Any, size: int, like: Tensor
+) -> Tensor:
+    """Returns `make(*numbers)`, from a cache where this saves time.
 
     Args:
         make: function of numbers.
-        *numbers: its arguments.
+        *numbers: the arguments of the function.
         size: the number of entries of the result.
         like: tensor on the device of the result.
     """
     return make(*numbers)
 
 
-def detached(x: Tensor) -> Tensor:
-    """The same tensor, without gradients."""
+def stop_gradient(x: Tensor) -> Tensor:
+    """Returns a tensor through which no gradients flow."""
     return ops.stop_gradient(x)
 
 
-# Numbers.
+# Arithmetic.
 
 
-def library_of(x: Tensor) -> Any:
-    """The library whose functions keep the precision of a tensor.
+def get_library(x: Tensor) -> Any:
+    """Returns the library whose functions preserve the precision of a tensor.
 
-    Those of Keras cast float64 to float32 on NumPy and torch, and copy on NumPy.
+    The functions of Keras cast float64 to float32 on NumPy and torch, and copy arrays
+    on NumPy.
     """
     return np if isinstance(x, np.ndarray | np.generic) else ops
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Chooses between two values by a condition, in the dtype of the first tensor.
+    """Selects from two values by a condition, in the dtype of the first tensor.
 
-    It may return that tensor itself, so nothing is written to the result.
+    The result may be the tensor itself, so it must not be changed in place.
     """
     like = y if isinstance(x, int | float) else x
-    library = backends.backend.library_of(condition)
-    return library.where(condition, _in_dtype_of(like, x), _in_dtype_of(like, y))
+    library = backends.backend.get_library(condition)
+    return library.where(condition, _cast_like(like, x), _cast_like(like, y))
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:
-    """The minimum with a bound, in the dtype of `x`."""
-    return backends.backend.library_of(x).minimum(x, _in_dtype_of(x, bound))
+    """Returns the elementwise minimum of `x` and a bound, in the dtype of `x`."""
+    return backends.backend.get_library(x).minimum(x, _cast_like(x, bound))
 
 
 def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
-    """The maximum with a bound, in the dtype of `x`."""
-    return backends.backend.library_of(x).maximum(x, _in_dtype_of(x, bound))
+    """Returns the elementwise maximum of `x` and a bound, in the dtype of `x`."""
+    return backends.backend.get_library(x).maximum(x, _cast_like(x, bound))
 
 
-def _in_dtype_of(x: Tensor, other: Tensor | float) -> Tensor:
+def _cast_like(x: Tensor, other: Tensor | float) -> Tensor:
     if isinstance(other, int | float) and not isinstance(other, np.generic):
         return backends.backend.constant(other, x)
     return ops.convert_to_tensor(other, x.dtype)
 
 
 def clip(x: Tensor, least: float, most: float) -> Tensor:
-    """Clips numbers to two bounds."""
-    return backends.backend.library_of(x).clip(x, least, most)
+    """Clips numbers to a lower and an upper bound."""
+    return backends.backend.get_library(x).clip(x, least, most)
 
 
 def quotient(x: Tensor, y: Tensor) -> Tensor:
-    """Divides numbers. Those that are equal have the quotient 1."""
+    """Divides numbers. The quotient of equal numbers is exactly 1."""
     return x / y
 
 
-def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
-    """Pads rows with a value before and after their entries."""
+def pad_rows(x: Tensor, before: int, after: int, value: float) -> Tensor:
+    """Pads each row with a value before and after its entries."""
     unpadded = [(0, 0)] * (len(x.shape) - 1)
-    filling = backends.backend.constant(value, x)
-    return ops.pad(x, [*unpadded, (before, after)], constant_values=filling)
+    fill_value = backends.backend.constant(value, x)
+    return ops.pad(x, [*unpadded, (before, after)], constant_values=fill_value)
 
 
-def shrunk(x: Tensor, size: float) -> Tensor:
-    """Sets numbers of at most this size to 0, below or above it, but no NaN."""
-    return backends.backend.where(ops.abs(x) <= size, 0.0, x)
+def hard_shrink(x: Tensor, threshold: float) -> Tensor:
+    """Replaces numbers with an absolute value of at most `threshold` by 0.
+
+    NaN stays NaN.
+    """
+    return backends.backend.where(ops.abs(x) <= threshold, 0.0, x)
 
 
 def power_of_two(x: Tensor) -> Tensor:
@@ -459,76 +499,87 @@ def power_of_two(x: Tensor) -> Tensor:
     return backends.backend.constant(2.0, x) ** x
 
 
-def largest_size(x: Tensor) -> Tensor:
-    """The largest absolute value of each row, of shape `(batch, 1)`."""
+def row_max_abs(x: Tensor) -> Tensor:
+    """Returns the largest absolute value of each row, of shape `(batch, 1)`."""
     return ops.amax(ops.abs(x), axis=1, keepdims=True)
 
 
-def lengths(x: Tensor) -> Tensor:
-    """The Euclidean length of each row, of shape `(batch, 1)`, in the dtype of `x`."""
+def row_norms(x: Tensor) -> Tensor:
+    """Returns the Euclidean norm of each row, of shape `(batch, 1)`."""
     squares = ops.sum(x * x, axis=1, keepdims=True)
-    return backends.backend.library_of(x).sqrt(squares)
+    return backends.backend.get_library(x).sqrt(squares)
 
 
 def has_float64() -> bool:
-    """Whether `in_float64` computes in float64."""
-    return backends.backend.widest("float64") == "float64"
+    """Returns whether `compute_in_float64` computes in float64."""
+    return backends.backend.supported_dtype("float64") == "float64"
 
 
-def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
-    """Returns `function(*tensors)`, with tensors in float64 if the device has it.
+def compute_in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Calls a function with tensors that are cast to float64 if the device supports it.
 
-    The function may only use Python's operators, as those of Keras cast float64 to
-    float32 on most backends. It returns float32, as JAX has float64 only within a
-    scope. It must not use bare numbers or constants, which JAX 0.6 compiles as float32.
+    The function may only use Python's operators, as the functions of Keras cast float64
+    to float32 on most backends. It must return float32, as JAX has float64 only within
+    a scope. It must not use Python numbers or constants, which JAX 0.6 compiles as
+    float32.
     """
-    dtype = backends.backend.widest("float64")
+    dtype = backends.backend.supported_dtype("float64")
     return function(*(ops.cast(x, dtype) for x in tensors))
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Splits numbers into float32 ones, each the rounding error of those before."""
+    """Splits float64 numbers into three float32 numbers.
+
+    The second number is the rounding error of the first one, and the third number is
+    the remaining rounding error.
+    """
     high = ops.cast(x, "float32")
     rest = x - ops.cast(high, x.dtype)
     low = ops.cast(rest, "float32")
     return high, low, ops.cast(rest - ops.cast(low, x.dtype), "float32")
 
 
-def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-    """Returns `number + x[row, column]` in int32, of an entry that is whole."""
+def add_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
+    """Returns `number + x[row, column]` in int32, for an entry without a fraction."""
     return number + ops.cast(x[row, column], "int32")
 
 
 def no_fma(products: Tensor) -> Tensor:
-    """Products that are rounded before anything is added to them."""
+    """Returns products that are rounded before other numbers are added to them."""
     return products
 
 
 def fusion_barrier(x: Tensor) -> Tensor:
-    """A tensor that is computed once, not again for each use."""
+    """Returns a tensor that compilers compute once rather than for each use."""
     return x
 
 
-def quiet() -> contextlib.AbstractContextManager[Any]:
-    """A context in which NumPy, like other backends, doesn't warn of NaN or inf."""
+def suppress_float_warnings() -> contextlib.AbstractContextManager[Any]:
+    """Returns a context in which NumPy does not warn about NaN and infinity.
+
+    The other backends never warn about them.
+    """
     return contextlib.nullcontext()
 
 
 def full_precision() -> contextlib.AbstractContextManager[Any]:
-    """A context in which float32 matrices are multiplied in float32, and quietly."""
+    """Returns a context in which products of float32 matrices use full float32.
+
+    NumPy does not warn about NaN and infinity in this context.
+    """
     return contextlib.nullcontext()
 
 
 def rounds_by_column() -> bool:
-    """Whether the last bit of an entry of a product depends on its column."""
+    """Returns whether the last bit of an entry of a product depends on the column."""
     return False
 
 
-# Sums.
+# Sums and counts.
 
 
 def tree_sum(values: Tensor, levels: int) -> Tensor:
-    """Adds the second half of each row to the first, once per level.
+    """Sums rows by adding the second half of each row to the first, once per level.
 
     XLA would merge sums along successive axes into one sum in another order.
     """
@@ -538,12 +589,12 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 
 def running_total(x: Tensor) -> Tensor:
-    """The running sum of each row.
+    """Returns the cumulative sum of each row.
 
-    A backend that adds entries one by one has to add float32 as float64, or the sum of
-    thousands drifts.
+    A backend that adds entries one by one must sum float32 in float64: otherwise
+    rounding errors accumulate over thousands of entries.
     """
-    return backends.backend.library_of(x).cumsum(x, axis=-1)
+    return backends.backend.get_library(x).cumsum(x, axis=-1)
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
@@ -557,11 +608,11 @@ def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
-    """Counts the entries of each row that are true, for each of several conditions.
+    """Counts the true entries of each row, for each of several conditions.
 
     Args:
         conditions: functions without arguments that return boolean tensors of shape
-            `(batch, size)`. Called one after the other, to reuse memory.
+            `(batch, size)`. They are called one after the other, to reuse memory.
         dtype: the dtype of the counts.
 
     Returns:
@@ -571,10 +622,10 @@ def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[T
 
 
 def first_true(conditions: Tensor, like: Tensor) -> Tensor:
-    """1 at the first entry of each row that is true, one of which is, 0 at others.
+    """Returns 1 at the first true entry of each row, and 0 at all other entries.
 
     Args:
-        conditions: boolean tensor of shape `(batch, size)`.
+        conditions: boolean tensor of shape `(batch, size)`. Each row has a true entry.
         like: tensor of the dtype of the result.
     """
     first = ops.argmax(ops.cast(conditions, "int32"), axis=1)
@@ -582,10 +633,10 @@ def first_true(conditions: Tensor, like: Tensor) -> Tensor:
 
 
 def running_count(mask: Tensor) -> Tensor:
-    """Numbers the true entries of each row 1, 2, 3, ..., and others 0, as int32.
+    """Numbers the true entries of each row 1, 2, 3, ..., and all others 0, as int32.
 
-    XLA's cumulative sums on an accelerator read each entry a hundred times. There, 32
-    entries become the bits of one number, and only these numbers are summed.
+    XLA's cumulative sums read each entry a hundred times on an accelerator. There, 32
+    entries are packed into the bits of one word, and the sum runs over words.
     """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
     if backends.backend.on_accelerator() and size is not None:
@@ -594,25 +645,25 @@ def running_count(mask: Tensor) -> Tensor:
 
 
 def count_in_words(ones: Tensor) -> Tensor:
-    """Returns `running_count` of an int32 tensor of 0 and 1, by the bits of words."""
+    """Computes `running_count` of an int32 tensor of 0 and 1, with 32-bit words."""
     size = ones.shape[1]
     number = -(-size // 32)
-    ones = backends.backend.padded(ones, 0, number * 32 - size, 0)
+    ones = backends.backend.pad_rows(ones, 0, number * 32 - size, 0)
     bit = ops.arange(32, dtype="int32")
     words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
-    # Sums of int32 are int64 on JAX, if enabled, where no bit would be shifted out.
+    # Sums of int32 are int64 on JAX if 64 bits are enabled. Shifts would not drop bits.
     words = ops.cast(ops.sum(words, axis=2), "int32")
-    in_word = backends.backend.popcount(words)
-    before = ops.cumsum(in_word, axis=1) - in_word
+    word_counts = backends.backend.popcount(words)
+    before = ops.cumsum(word_counts, axis=1) - word_counts
     words, before = words[:, :, None], before[:, :, None]
     counts = backends.backend.popcount(ops.left_shift(words, 31 - bit)) + before
-    # XLA would keep a condition, and read it twice.
+    # XLA would store a boolean mask and read it twice.
     counts = counts * (ops.right_shift(words, bit) & 1)
     return ops.reshape(counts, (-1, number * 32))[:, :size]
 
 
 def popcount(words: Tensor) -> Tensor:
-    """Returns the number of set bits of int32 numbers."""
+    """Counts the set bits of each int32 number."""
     bits = ops.right_shift(words[..., None], ops.arange(32, dtype="int32")) & 1
     return ops.sum(bits, axis=-1)
 
@@ -621,7 +672,7 @@ def bincount(ids: Tensor, number: int) -> Tensor:
     """Counts how often each id from 0 to `number - 1` occurs, as int32.
 
     Args:
-        ids: int32 tensor of any shape, from 0 on. Larger ids are not counted.
+        ids: int32 tensor of any shape, with ids from 0 on. Larger ids are not counted.
         number: the number of ids.
     """
     ids = ops.reshape(backends.backend.minimum(ids, number), (-1,))
@@ -629,11 +680,11 @@ def bincount(ids: Tensor, number: int) -> Tensor:
 
 
 def histogram(numbers: Tensor, end: int) -> Tensor:
-    """Counts how often each row has each number from 0 to `end - 1`, as int32.
+    """Counts how often each row contains each number from 0 to `end - 1`, as int32.
 
     Args:
-        numbers: int32 tensor of shape `(batch, size)`, of numbers below the end.
-        end: the number of counts of a row.
+        numbers: int32 tensor of shape `(batch, size)`, with numbers below `end`.
+        end: the number of counts per row.
     """
     rows = numbers.shape[0]
     first = ops.arange(0, rows * end, end, dtype="int32")[:, None]
@@ -642,7 +693,7 @@ def histogram(numbers: Tensor, end: int) -> Tensor:
 
 
 def group_totals(values: Tensor, group: Tensor) -> Tensor:
-    """Returns, for each entry, the sum over its group.
+    """Sums the entries of each group, and returns the sum of the group of each entry.
 
     Args:
         values: tensor of shape `(batch, depth)`.
@@ -655,42 +706,43 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
     return ops.reshape(ops.take(totals, group), (batch, depth))
 
 
-# Rows: entries at positions, sorts, searches.
+# Entries at positions, sorting and searching of rows.
 
 
-def lowest_of(dtype: Any) -> float:
-    """The lowest number of a dtype of floats or int32."""
+def lowest_value(dtype: Any) -> float:
+    """Returns the lowest value of a float dtype or int32."""
     name = keras.backend.standardize_dtype(dtype)
     return -math.inf if keras.backend.is_float_dtype(name) else INT32_MIN
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    """Returns the entries of each row at positions within the row."""
+    """Returns the entries at the given positions of each row."""
     return ops.take_along_axis(x, positions, axis=1)
 
 
-def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
-    """Returns the rows with `-inf` at positions, of which those at the end are outside.
+def set_to_lowest(x: Tensor, positions: Tensor) -> Tensor:
+    """Sets the entries at the given positions of each row to `-inf`.
 
     Args:
         x: tensor of shape `(batch, size)`, which must not be used afterwards.
-        positions: int32 tensor of shape `(batch, some)`, from 0 to `size`.
+        positions: int32 tensor of shape `(batch, n)`, from 0 to `size`. The position
+            `size` is ignored.
     """
     rows = ops.arange(x.shape[0], dtype="int32")[:, None]
     rows = ops.broadcast_to(rows, ops.shape(positions))
-    places = ops.reshape(ops.stack([rows, positions], axis=2), (-1, 2))
-    lowest = ops.full(ops.shape(places)[:1], -math.inf, dtype=x.dtype)
-    widened = ops.pad(x, [(0, 0), (0, 1)])
-    return ops.scatter_update(widened, places, lowest)[:, :-1]
+    indices = ops.reshape(ops.stack([rows, positions], axis=2), (-1, 2))
+    lowest = ops.full(ops.shape(indices)[:1], -math.inf, dtype=x.dtype)
+    padded = ops.pad(x, [(0, 0), (0, 1)])
+    return ops.scatter_update(padded, indices, lowest)[:, :-1]
 
 
-def without_nan(x: Tensor) -> Tensor:
-    """Returns `-inf` in the place of NaN."""
+def replace_nan(x: Tensor) -> Tensor:
+    """Replaces NaN by `-inf`."""
     return backends.backend.where(x > -math.inf, x, -math.inf)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Returns the rows at the positions."""
+    """Returns the rows with the given indices."""
     return ops.take(x, rows, axis=0)
 
 
@@ -700,15 +752,15 @@ def row_slice(x: Tensor, first: int, number: int) -> Tensor:
 
 
 def block_maxima(x: Tensor, size: int) -> Tensor:
-    """The maxima of blocks of entries of each row, that is of those that are full.
+    """Returns the maxima of all full blocks of each row.
 
     Args:
         x: tensor of shape `(batch, row_size)`.
-        size: the number of entries of a block: see `BLOCKS_ARE_SPREAD`.
+        size: the number of entries of a block: see `BLOCKS_ARE_STRIDED`.
 
     Returns:
-        A tensor of shape `(batch, blocks)`. With NaN, a maximum is NaN, or that of the
-        numbers.
+        A tensor of shape `(batch, blocks)`. The maximum of a block with NaN is NaN or
+        the maximum of the numbers.
     """
     number = x.shape[1] // size
     full = x if number * size == x.shape[1] else x[:, : number * size]
@@ -718,14 +770,14 @@ def block_maxima(x: Tensor, size: int) -> Tensor:
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the largest entries of each row in descending order, and their positions.
 
-    Equal entries are in any order, and any of those equal to the last may be included.
-    NaN comes first or last, by its sign on some backends, and stays NaN.
+    Equal entries may be in any order, and any entries that equal the last one may be
+    included. NaN stays NaN, and is first or last, on some backends by its sign.
     """
     values, positions = ops.top_k(x, count)
     if not keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
         return values, positions
-    # On a CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless
-    # there is an operation between the two that it doesn't recognize as a no-op.
+    # XLA compiles a slice of TopK on a CPU as a full sort, which is ten times slower.
+    # Operations between the two that XLA does not recognize as no-ops prevent this.
     lowest, first = constant(-math.inf, values), constant(0, positions)
     values = backends.backend.where(values <= lowest, lowest, values)
     return values, ops.maximum(positions, first)
@@ -737,87 +789,90 @@ def top_values(x: Tensor, count: Tensor | int) -> Tensor:
 
 
 def argsort(x: Tensor) -> Tensor:
-    """Returns the positions that sort each row; equal entries stay in their order."""
+    """Returns the positions that sort each row. The sort is stable."""
     if isinstance(x, np.ndarray):
-        # Keras asks for NumPy's quicksort, which leaves equal entries in any order.
+        # Keras uses NumPy's quicksort, which is not stable.
         return np.argsort(x, axis=1, kind="stable")
     return ops.argsort(x, axis=1)
 
 
 def lexsort(*keys: Tensor) -> Tensor:
-    """Returns the positions that sort each row by its first key, then by the next."""
-    *first, last = keys
-    order = backends.backend.argsort(last)
-    for key in reversed(first):
-        by_key = backends.backend.argsort(backends.backend.take(key, order))
-        order = backends.backend.take(order, by_key)
+    """Returns the positions that sort each row by several keys, the first one first."""
+    *other_keys, last_key = keys
+    order = backends.backend.argsort(last_key)
+    for key in reversed(other_keys):
+        key_order = backends.backend.argsort(backends.backend.take(key, order))
+        order = backends.backend.take(order, key_order)
     return order
 
 
-def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
-    """Returns the values of each row in the order of its first key, then of the next.
+def sort_by_keys(values: Tensor, *keys: Tensor) -> Tensor:
+    """Sorts the values of each row by several keys, the first one first.
 
-    On a TPU, a sort that carries them along costs as much as gathering a few entries of
-    each row, and 20 to 60 times less than gathering all.
+    On a TPU, sorting the values together with the keys costs as much as gathering a few
+    entries of each row, and 20 to 60 times less than gathering all entries.
     """
     return backends.backend.take(values, backends.backend.lexsort(*keys))
 
 
-def sorts_packed(scores: Tensor) -> bool:
-    """Returns whether `sort_packed` is the quickest order of some scores."""
+def should_sort_packed(scores: Tensor) -> bool:
+    """Returns whether `sort_packed` is the fastest way to sort the scores."""
     return False
 
 
 def sort_packed(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the scores and the keys of rows in descending order of both."""
-    scores, positions = sorted_descending(scores, keys)
+    """Sorts each row by descending scores and keys, and returns both."""
+    scores, positions = sort_scores(scores, keys)
     return scores, take(keys, positions)
 
 
-def sorts_along() -> bool:
-    """Whether to sort values along with what sorts them, rather than gather them."""
+def should_sort_together() -> bool:
+    """Returns whether to sort values together with their keys.
+
+    Otherwise, the keys are sorted, and the values are gathered.
+    """
     return False
 
 
-def sorted_descending(scores: Tensor, keys: Tensor | None = None) -> Pair:
+def sort_scores(scores: Tensor, keys: Tensor | None = None) -> Pair:
     """Returns the scores of each row and their positions, sorted by score and key.
 
-    The highest scores come first, and of equal ones the largest int32 keys. Without
-    keys, they are in any order.
+    Both orders are descending. The keys are int32 numbers. If there are no keys, equal
+    scores may be in any order.
     """
-    by_key = () if keys is None else (-1 - keys,)
-    order = backends.backend.lexsort(-scores, *by_key)
+    tie_keys = () if keys is None else (-1 - keys,)
+    order = backends.backend.lexsort(-scores, *tie_keys)
     return backends.backend.take(scores, order), order
 
 
 def sort(x: Tensor) -> Tensor:
-    """Returns the entries of each row, the smallest first."""
+    """Sorts the entries of each row in ascending order."""
     return ops.sort(x, axis=1)
 
 
 def sort_descending(x: Tensor) -> Tensor:
-    """Returns the entries of each row, the largest first."""
+    """Sorts the entries of each row in descending order."""
     return ops.flip(backends.backend.sort(x), axis=1)
 
 
 def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the entries of each row and their int32 keys, sorted by both.
+    """Sorts the entries of each row and their int32 keys by entry, then by key.
 
-    The smallest entries come first, and of equal ones the smallest keys.
+    Both orders are ascending.
     """
     order = backends.backend.lexsort(x, keys)
     return backends.backend.take(x, order), backends.backend.take(keys, order)
 
 
-def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Way) -> Tensor:
-    """Counts the entries of sorted rows below thresholds, or up to them.
+def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Branch) -> Tensor:
+    """Counts the entries of sorted rows that are below thresholds.
 
-    Keras's `searchsorted` searches only a single row.
+    `keras.ops.searchsorted` searches only a single row.
 
     Args:
-        rows: tensor of shape `(batch, size)`, the smallest entries first.
+        rows: tensor of shape `(batch, size)`, sorted in ascending order.
         thresholds: tensor of shape `(batch, number)`.
-        side: `"left"` to count the entries below, `"right"` to include equal ones.
+        side: `"left"` to count the entries below, `"right"` to include equal entries.
         bisect: function without arguments that returns the same by bisection.
 
     Returns:

@@ -1,4 +1,4 @@
-"""TensorFlow: to trace takes long, and so do constants of eager code."""
+"""Functions for TensorFlow, where tracing and constants of eager code take long."""
 
 import contextlib
 import functools
@@ -13,9 +13,16 @@ from keras import ops
 
 from keras_rank import backends
 from keras_rank.backends import branches, generic
-from keras_rank.backends.generic import Class, Function, Make, Result, Tensor, Way
+from keras_rank.backends.generic import (
+    Branch,
+    Class,
+    Function,
+    Result,
+    Tensor,
+    TensorFactory,
+)
 
-# Larger constants would make graphs as large as the lists.
+# Graphs with larger constants would become as large as the lists.
 _LARGEST_CONSTANT = 4096
 
 
@@ -30,125 +37,141 @@ def is_concrete(x: Tensor) -> bool:
 
 
 def is_traced(*tensors: Tensor) -> bool:
-    """Inputs may be constants of the traced function."""
+    """Checks the mode too, as inputs may be constants of the traced function."""
     return not tf.executing_eagerly() or generic.is_traced(*tensors)
 
 
-cached_property, kept = branches.cached_property, branches.kept
+cached_property, compute_once = branches.cached_property, branches.compute_once
 
 
-def cond(holds: Tensor, short: Way, whole: Way) -> Any:
-    return ops.cond(holds, branches.forgetful(short), branches.forgetful(whole))
+def cond(condition: Tensor, fast_path: Branch, full_path: Branch) -> Any:
+    return ops.cond(
+        condition, branches.isolate_cache(fast_path), branches.isolate_cache(full_path)
+    )
 
 
-# The static arguments of a call. Those of an earlier, equal call may hold a metric that
-# has changed since.
-_static: ContextVar[dict[str, Any]] = ContextVar("static")
+# The static arguments of the current call. Arguments of an earlier call that are equal
+# may contain a metric that has changed since.
+_static_arguments: ContextVar[dict[str, Any]] = ContextVar("static")
 
 
-def enter(function: Callable[..., Result], /, *tensors: Any, **static: Any) -> Result:
-    """Keras traces a step twice before the first batch, with a metric in several steps.
+def run_program(
+    function: Callable[..., Result], /, *tensors: Any, **static: Any
+) -> Result:
+    """Traces the function once for all graphs that call it.
 
-    So a function is traced once for all graphs that call it.
+    Keras traces a step twice before the first batch, and several steps may use the same
+    metric.
     """
     if not tf.compat.v1.executing_eagerly_outside_functions():
-        # There `==` compares tensors by identity: no items would be tied.
+        # `==` compares tensors by identity in such graphs, so no items would be tied.
         raise RuntimeError(
             "Metrics should be called in eager code or in a `tf.function`. Received: "
             "a call in a `tf.Graph` that no function surrounds"
         )
     leaves = tf.nest.flatten(tensors)
     is_symbolic = any(isinstance(x, keras.KerasTensor) for x in leaves)
-    runs_here = tf.executing_eagerly() or is_symbolic
-    if runs_here or not generic.is_ours(*static.values()):
+    should_call = tf.executing_eagerly() or is_symbolic
+    if should_call or not generic.is_compilable(*static.values()):
         return function(*tensors, **static)
     key = backends.backend.on_accelerator(), keras.config.floatx()
-    token = _static.set(static)
+    token = _static_arguments.set(static)
     try:
-        given = tf.nest.map_structure(_as_tensor, tensors)
-        result: Result = _program(function, key, tuple(static.items()))(*given)
+        inputs = tf.nest.map_structure(_as_tensor, tensors)
+        result: Result = _compile_program(function, key, tuple(static.items()))(*inputs)
         return result
     finally:
-        _static.reset(token)
+        _static_arguments.reset(token)
 
 
 @functools.lru_cache(1024)
-def _program(function: Callable[..., Any], key: Any, static: Any) -> Callable[..., Any]:
+def _compile_program(
+    function: Callable[..., Any], key: Any, static: Any
+) -> Callable[..., Any]:
     graph: Callable[..., Any] = tf.function(
-        lambda *tensors: function(*tensors, **_static.get()), autograph=False
+        lambda *tensors: function(*tensors, **_static_arguments.get()), autograph=False
     )
     return graph
 
 
 def _as_tensor(x: Any) -> Any:
-    # A number or a variable would be part of the trace. Keras's conversion returns a
-    # variable as it is.
+    # A number or a variable would become a part of the traced graph. The conversion of
+    # Keras returns variables unchanged.
     return None if x is None else tf.convert_to_tensor(x)
 
 
-def layer_mask(x: Any) -> Tensor | None:
-    """TensorFlow is slow to report a missing attribute."""
+def get_layer_mask(x: Any) -> Tensor | None:
+    """Reads `__dict__`, as TensorFlow is slow to report a missing attribute."""
     return getattr(x, "__dict__", {}).get("_keras_mask")
 
 
 def register_tree(kind: Class) -> Class:
-    """By the protocol of `tf.nest`, for which nothing is registered."""
-    flatten, unflatten = generic.parts_of(kind, tf.nest.flatten)
+    """Adds the methods of the protocol of `tf.nest`, which has no registry."""
+    flatten, unflatten = generic.make_tree_functions(kind, tf.nest.flatten)
     tree = cast(Any, kind)
     tree.__tf_flatten__ = lambda self: flatten(self)[::-1]
     tree.__tf_unflatten__ = staticmethod(unflatten)
     return kind
 
 
-def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., Any]:
+def compile_function(
+    function: Callable[..., Any], *, is_package_code: bool
+) -> Callable[..., Any]:
     graph: Callable[..., Any] = tf.function(
-        function, autograph=not is_ours, jit_compile=is_ours or None
+        function, autograph=not is_package_code, jit_compile=is_package_code or None
     )
     return graph
 
 
 def without_autograph(function: Function) -> Function:
-    """It would spend several seconds rewriting code that has no branches to convert."""
-    as_it_is: Function = tf.autograph.experimental.do_not_convert(function)
-    return as_it_is
+    """Disables AutoGraph, which would spend seconds on code without branches."""
+    unconverted: Function = tf.autograph.experimental.do_not_convert(function)
+    return unconverted
 
 
 def constant(value: float, like: Tensor) -> Tensor:
-    """In eager code, to make one takes longer than what it is used for."""
+    """Caches constants, as eager code creates one more slowly than it uses it."""
     if not (tf.is_tensor(like) and tf.executing_eagerly()):
         return generic.constant(value, like)
-    return _made_once(ops.convert_to_tensor, value, like.dtype, device=like.device)
+    return _cached_constant(
+        ops.convert_to_tensor, value, like.dtype, device=like.device
+    )
 
 
-def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
-    """In a graph, as a constant."""
+def cached_constant(
+    make: TensorFactory, *numbers: Any, size: int, like: Tensor
+) -> Tensor:
+    """Caches small results, which become constants of graphs."""
     if size > _LARGEST_CONSTANT:
         return make(*numbers)
     if tf.executing_eagerly():
-        return _made_once(make, *numbers, device=like.device)
+        return _cached_constant(make, *numbers, device=like.device)
     with tf.init_scope():
-        made = make(*numbers).numpy()
-    return ops.convert_to_tensor(made)
+        array = make(*numbers).numpy()
+    return ops.convert_to_tensor(array)
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once(make: Make, *numbers: Any, device: str) -> Tensor:
+def _cached_constant(make: TensorFactory, *numbers: Any, device: str) -> Tensor:
     with tf.device(device):
         return make(*numbers)
 
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    rounds = tf.config.experimental.tensor_float_32_execution_enabled()
+    was_enabled = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
         yield
     finally:
-        tf.config.experimental.enable_tensor_float_32_execution(rounds)
+        tf.config.experimental.enable_tensor_float_32_execution(was_enabled)
 
 
 def tree_sum(values: Tensor, levels: int) -> Tensor:
-    """In one operation for each level, where to read a size takes seven."""
+    """Sums with one operation per level.
+
+    Reading a dynamic size takes seven operations, so a single unknown size becomes -1.
+    """
     rows = tuple(values.shape[:-1])
     if rows.count(None) == 1:
         rows = tuple(-1 if size is None else size for size in rows)
@@ -169,19 +192,19 @@ def popcount(words: Tensor) -> Tensor:
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    """Keras also handles negative positions."""
+    """Skips the handling of negative positions in Keras."""
     return tf.gather(x, positions, batch_dims=1)
 
 
 def argsort(x: Tensor) -> Tensor:
-    """`top_k` takes the first of equal entries first."""
+    """Uses `top_k`, which returns equal entries in their original order."""
     is_float = keras.backend.is_float_dtype(x.dtype)
     size = ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
     return ops.top_k(-x if is_float else ~x, size)[1]
 
 
 def sort(x: Tensor) -> Tensor:
-    """In eager code on a CPU, NumPy takes a fifth to a tenth of the time."""
+    """Uses NumPy in eager code on a CPU, in a fifth to a tenth of the time."""
     if is_concrete(x) and not backends.backend.on_accelerator():
         return ops.convert_to_tensor(np.sort(x.numpy(), axis=1))
     return ops.sort(x, axis=1)

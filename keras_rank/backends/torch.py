@@ -1,4 +1,4 @@
-"""PyTorch: each operation of eager code takes time, and on a CPU NumPy sorts sooner."""
+"""Functions for PyTorch, with few eager operations, and NumPy's sorts on a CPU."""
 
 import contextlib
 import functools
@@ -14,25 +14,36 @@ from keras import ops
 
 from keras_rank import backends
 from keras_rank.backends import generic, numpy, torch_graphs
-from keras_rank.backends.generic import Array, Function, Make, Pair, Side, Tensor, Way
+from keras_rank.backends.generic import (
+    Array,
+    Branch,
+    Function,
+    Pair,
+    Side,
+    Tensor,
+    TensorFactory,
+)
 
-enter, lasting = torch_graphs.enter, torch_graphs.lasting
+run_program, persistent_scope = torch_graphs.run_program, torch_graphs.persistent_scope
 register_tree, require = torch_graphs.register_tree, torch_graphs.require
 
-# Fewer entries are sorted equally fast in any way.
-_MANY_ENTRIES = 4096
-_SORTED_BY_NUMPY = (torch.float32, torch.int32, torch.bool)
+# torch and NumPy sort fewer entries equally fast.
+_MIN_LARGE_SIZE = 4096
+_NUMPY_SORTED_DTYPES = (torch.float32, torch.int32, torch.bool)
 _INT32_MAX = 2**31 - 1
-# So many comparisons take twice the memory of the scores.
-_COMPARED_AT_ONCE = 8
+# The booleans of so many comparisons take twice the memory of the scores.
+_COMPARISON_BLOCK_SIZE = 8
 
 
 def on_accelerator() -> bool:
     return torch.accelerator.is_available()
 
 
-def _accelerator() -> torch.device | None:
-    """The device, `None` where there is none: torch names those it was built for."""
+def _get_accelerator() -> torch.device | None:
+    """Returns the accelerator, or `None` if none is available.
+
+    `current_accelerator` alone also returns devices that torch was only built for.
+    """
     if not torch.accelerator.is_available():
         return None
     return torch.accelerator.current_accelerator()
@@ -51,7 +62,7 @@ def is_concrete(x: Tensor) -> bool:
 
 
 def is_traced(*tensors: Tensor) -> bool:
-    """`torch.vmap` raises for operations that draw numbers."""
+    """Checks all transforms: `torch.vmap` raises for operations that draw numbers."""
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
@@ -61,25 +72,28 @@ def is_traced(*tensors: Tensor) -> bool:
 
 
 def traced_as_constant(function: Function) -> Function:
-    """Calls it while tracing: `torch.compile` can't trace the creation of a metric."""
+    """Makes the result a constant: `torch.compile` can't trace how it is created."""
     assume: Any = torch.compiler.assume_constant_result
     constant: Function = assume(function)
     return constant
 
 
 def has_no_data(x: Tensor) -> bool:
-    """An error would leave Keras's device as it is there."""
+    """Returns whether the device is `meta`.
+
+    An error would leave the device scope of Keras at `meta`.
+    """
     return bool(x.device.type == "meta")
 
 
-def builds_symbolically() -> bool:
+def is_building_symbolically() -> bool:
     return has_no_data(ops.convert_to_tensor(0.0))
 
 
 if sys.version_info < (3, 12):
 
     class cached_property(functools.cached_property[Any]):  # noqa: N801
-        """Without the lock of Python 3.11, which `torch.compile` can't trace."""
+        """A property without the lock of Python 3.11, which can't be traced."""
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
             if instance is None:
@@ -88,59 +102,65 @@ if sys.version_info < (3, 12):
             return value
 
 
-def layer_mask(x: Any) -> Tensor | None:
+def get_layer_mask(x: Any) -> Tensor | None:
     mask: Tensor | None = getattr(x, "_keras_mask", None)
     return mask
 
 
-def own_copy(x: Any) -> Any:
+def copy_if_mutable(x: Any) -> Any:
     return x.clone() if isinstance(x, torch.Tensor) else x
 
 
 def scalar(value: int) -> Tensor:
-    """An operation takes it without a copy to the device."""
+    """Returns the number: operations use it without a copy to the device."""
     return value
 
 
-def sent(array: Array) -> Tensor:
-    """From pinned memory and beside the other work, or the host would wait for that."""
-    accelerator = _accelerator()
+def copy_to_device(array: Array) -> Tensor:
+    """Copies from pinned memory on a separate stream.
+
+    The host would otherwise wait for the work on the current stream.
+    """
+    accelerator = _get_accelerator()
     if accelerator is None or accelerator.type != "cuda":
         return backends.backend.to_tensor(array)
-    here, aside = torch.cuda.current_stream(), _stream(torch.cuda.current_device())
-    with torch.cuda.stream(aside):
+    current_stream, transfer_stream = (
+        torch.cuda.current_stream(),
+        _get_transfer_stream(torch.cuda.current_device()),
+    )
+    with torch.cuda.stream(transfer_stream):
         dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
         pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
         np.copyto(pinned.numpy(), array)
         copied = pinned.to(accelerator, non_blocking=True)
-    here.wait_stream(aside)
-    copied.record_stream(here)
+    current_stream.wait_stream(transfer_stream)
+    copied.record_stream(current_stream)
     return copied
 
 
 @functools.cache
-def _stream(device: int) -> Any:
+def _get_transfer_stream(device: int) -> Any:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def read(tensors: Sequence[Tensor]) -> list[Array]:
-    """Those of one dtype are copied as one."""
+    """Copies all tensors of one dtype together."""
     if not backends.backend.on_accelerator():
         return generic.read(tensors)
-    found = dict[int, Array]()
+    arrays = dict[int, Array]()
     for dtype in {x.dtype for x in tensors}:
-        places = [i for i, x in enumerate(tensors) if x.dtype == dtype]
-        parts = [tensors[i].reshape(-1) for i in places]
+        indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
+        parts = [tensors[i].reshape(-1) for i in indices]
         array = torch.cat(parts).cpu().numpy()
         ends = np.cumsum([len(x) for x in parts])
-        for i, part in zip(places, np.split(array, ends[:-1]), strict=True):
-            found[i] = part.reshape(tuple(tensors[i].shape))
-    return [found[i] for i in range(len(tensors))]
+        for i, part in zip(indices, np.split(array, ends[:-1]), strict=True):
+            arrays[i] = part.reshape(tuple(tensors[i].shape))
+    return [arrays[i] for i in range(len(tensors))]
 
 
-def waiting_for(tensors: Any) -> Callable[[], Any]:
+def make_waiter(tensors: Any) -> Callable[[], Any]:
     if not torch.cuda.is_available():
-        return generic.waiting_for(tensors)
+        return generic.make_waiter(tensors)
     event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()
     wait: Callable[[], Any] = event.synchronize
@@ -148,22 +168,22 @@ def waiting_for(tensors: Any) -> Callable[[], Any]:
 
 
 def free_memory() -> int | None:
-    """With what torch keeps for itself and does not use."""
-    accelerator = _accelerator()
+    """Includes memory that torch has reserved and does not use."""
+    accelerator = _get_accelerator()
     module: Any = accelerator and torch.get_device_module(accelerator)
     if not hasattr(module, "mem_get_info"):
         return None
-    kept = module.memory_reserved() - module.memory_allocated()
-    return int(module.mem_get_info()[0] + kept)
+    unused = module.memory_reserved() - module.memory_allocated()
+    return int(module.mem_get_info()[0] + unused)
 
 
-def widest(dtype: str) -> str:
-    accelerator = _accelerator() if dtype == "float64" else None
+def supported_dtype(dtype: str) -> str:
+    accelerator = _get_accelerator() if dtype == "float64" else None
     return "float32" if accelerator and accelerator.type == "mps" else dtype
 
 
 def constant(value: Tensor | float, like: Tensor) -> Tensor:
-    """Keras would copy the number to the device at each use."""
+    """Caches the number, which Keras would copy to the device at each use."""
     if torch.compiler.is_compiling() or not isinstance(like, torch.Tensor):
         return generic.constant(value, like)
     if isinstance(value, torch.Tensor):
@@ -173,39 +193,41 @@ def constant(value: Tensor | float, like: Tensor) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _constant(value: float, dtype: Any, device: Any) -> Tensor:
-    with lasting():
+    with persistent_scope():
         return torch.tensor(value, dtype=dtype, device=device)
 
 
-def made_once(make: Make, *numbers: Any, size: int, like: Tensor) -> Tensor:
+def cached_constant(
+    make: TensorFactory, *numbers: Any, size: int, like: Tensor
+) -> Tensor:
     if torch.compiler.is_compiling():
         return make(*numbers)
-    return _made_once(make, *numbers, device=like.device)
+    return _cached_constant(make, *numbers, device=like.device)
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once(make: Make, *numbers: Any, device: Any) -> Tensor:
-    with lasting():
+def _cached_constant(make: TensorFactory, *numbers: Any, device: Any) -> Tensor:
+    with persistent_scope():
         return make(*numbers).to(device)
 
 
-def detached(x: Tensor) -> Tensor:
+def stop_gradient(x: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or not isinstance(x, torch.Tensor):
         return ops.stop_gradient(x)
     return x.detach() if x.requires_grad else x
 
 
-def library_of(x: Tensor) -> Any:
+def get_library(x: Tensor) -> Any:
     if isinstance(x, torch.Tensor):
         return torch
-    return generic.library_of(x)
+    return generic.get_library(x)
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Torch would copy a number to the device at each use.
+    """Caches numbers, which torch would copy to the device at each use.
 
-    On a CPU, to look whether a number is chosen anywhere takes less time than memory
-    for a copy.
+    Returns `x` on a CPU if the condition is true everywhere: this test takes less time
+    than the allocation of a copy.
     """
     if not isinstance(condition, torch.Tensor):
         return generic.where(condition, x, y)
@@ -216,7 +238,7 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         )
         return torch.where(condition, x, y)
     if not isinstance(y, torch.Tensor):
-        if like is x and x.shape == condition.shape and _are_all(condition):
+        if like is x and x.shape == condition.shape and _is_known_all_true(condition):
             return x
         y = _constant(y, like.dtype, like.device)
     elif not isinstance(x, torch.Tensor):
@@ -236,24 +258,24 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
     return generic.maximum(x, bound)
 
 
-def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
-    """Keras's `pad` takes ten times as long."""
+def pad_rows(x: Tensor, before: int, after: int, value: float) -> Tensor:
+    """Uses torch, as `keras.ops.pad` takes ten times as long."""
     return torch.nn.functional.pad(x, (before, after), value=value)
 
 
-def shrunk(x: Tensor, size: float) -> Tensor:
-    """In one operation."""
-    return torch.nn.functional.hardshrink(x, size)
+def hard_shrink(x: Tensor, threshold: float) -> Tensor:
+    """Uses a single operation."""
+    return torch.nn.functional.hardshrink(x, threshold)
 
 
-# In a tenth of the time of a power.
+# `torch.exp2` takes a tenth of the time of a power.
 power_of_two = torch.exp2
-# In one operation.
-lengths = functools.partial(torch.linalg.vector_norm, dim=1, keepdim=True)
-largest_size = functools.partial(lengths, ord=math.inf)
+# A norm is a single operation.
+row_norms = functools.partial(torch.linalg.vector_norm, dim=1, keepdim=True)
+row_max_abs = functools.partial(row_norms, ord=math.inf)
 
 
-def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
+def compute_in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     if tensors[0].device.type == "mps":
         return function(*tensors)
     return function(*(x.double() for x in tensors))
@@ -266,8 +288,8 @@ def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Autocast would multiply in half precision."""
-    accelerator = _accelerator()
+    """Disables autocast too, which would multiply in half precision."""
+    accelerator = _get_accelerator()
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -281,7 +303,7 @@ def full_precision() -> Iterator[None]:
 
 
 def tree_sum(values: Tensor, levels: int) -> Tensor:
-    """In one operation for each level."""
+    """Sums with one operation per level."""
     values = values.reshape(*values.shape[:-1], *[2] * levels)
     for level in range(levels):
         values = values.sum(dim=level - levels)
@@ -289,63 +311,63 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 
 def running_count(mask: Tensor) -> Tensor:
-    """Sums in one operation, which reads each entry once on all devices."""
+    """Uses one cumulative sum, which reads each entry once on all devices."""
     return mask.cumsum(1, dtype=torch.int32) * mask
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
-    """Many at a time, as bytes of words: a GPU takes half as long as for booleans."""
+    """Sums booleans as bytes of words, which takes a GPU half the time."""
     (lists, size), number = entries.shape, thresholds.shape[1]
     if not backends.backend.on_accelerator() or size % 4:
         return generic.count_at_least(entries, thresholds)
-    if number > _COMPARED_AT_ONCE:
-        groups = thresholds.split(_COMPARED_AT_ONCE, dim=1)
-        return torch.cat([count_at_least(entries, some) for some in groups], dim=1)
-    # Where a view in another dtype is one operation.
+    if number > _COMPARISON_BLOCK_SIZE:
+        blocks = thresholds.split(_COMPARISON_BLOCK_SIZE, dim=1)
+        return torch.cat([count_at_least(entries, block) for block in blocks], dim=1)
+    # A view in another dtype is a single operation in inference mode.
     with torch.inference_mode():
-        # A comparison of a transposed view has its layout.
-        reach = (entries[:, None] >= thresholds[..., None]).contiguous()
-        some = math.gcd(size // 4, 128)
-        words = reach.view(torch.int32).view(lists, number, -1, some)
-        as_bytes = words.sum(3, dtype=torch.int32).view(torch.uint8)
-        return as_bytes.sum(2, dtype=torch.int32)
+        # A comparison of a transposed view has the layout of the view.
+        is_reached = (entries[:, None] >= thresholds[..., None]).contiguous()
+        group_size = math.gcd(size // 4, 128)
+        words = is_reached.view(torch.int32).view(lists, number, -1, group_size)
+        byte_sums = words.sum(3, dtype=torch.int32).view(torch.uint8)
+        return byte_sums.sum(2, dtype=torch.int32)
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
     if backends.backend.on_accelerator():
-        number = {"dim": 1, "keepdim": True, "dtype": getattr(torch, dtype)}
-        return [x().sum(**number) for x in conditions]
-    return [_sum_of_bytes(x(), dtype) for x in conditions]
+        options = {"dim": 1, "keepdim": True, "dtype": getattr(torch, dtype)}
+        return [x().sum(**options) for x in conditions]
+    return [_count_true_bytes(x(), dtype) for x in conditions]
 
 
-def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
-    """The number of true entries of each row.
+def _count_true_bytes(conditions: Tensor, dtype: str) -> Tensor:
+    """Counts the true entries of each row.
 
-    It adds bytes nine times as fast as booleans, and another ten times as fast if four
-    bytes are read as one number. Each byte holds sums of up to 255. NumPy also reads
-    numbers that begin anywhere.
+    torch sums bytes nine times as fast as booleans, and words of four bytes another ten
+    times as fast. Each byte of a sum holds counts of up to 255. NumPy does not require
+    that words are aligned, so it counts rows of other sizes.
     """
     size = conditions.shape[1]
-    array = _of_many(conditions) if size % 4 else None
+    array = _to_large_array(conditions) if size % 4 else None
     if array is not None:
-        return torch.from_numpy(numpy.sum_of_bytes(array).astype(dtype))
-    # A comparison of a transposed view has its layout.
-    as_bytes = conditions.contiguous().view(torch.uint8)
-    if size >= _MANY_ENTRIES and size % 4 == 0:
-        some = math.gcd(size // 4, 128)
-        words = as_bytes.view(torch.int32).view(-1, size // 4 // some, some)
-        as_bytes = words.sum(2, dtype=torch.int32).view(torch.uint8)
-    return as_bytes.sum(1, keepdim=True, dtype=getattr(torch, dtype))
+        return torch.from_numpy(numpy.count_true_bytes(array).astype(dtype))
+    # A comparison of a transposed view has the layout of the view.
+    summands = conditions.contiguous().view(torch.uint8)
+    if size >= _MIN_LARGE_SIZE and size % 4 == 0:
+        group_size = math.gcd(size // 4, 128)
+        words = summands.view(torch.int32).view(-1, size // 4 // group_size, group_size)
+        summands = words.sum(2, dtype=torch.int32).view(torch.uint8)
+    return summands.sum(1, keepdim=True, dtype=getattr(torch, dtype))
 
 
 def first_true(conditions: Tensor, like: Tensor) -> Tensor:
-    """In half the time."""
+    """Uses `argmax` of bytes: half the time of the reference."""
     first = conditions.byte().argmax(1, keepdim=True)
     return like.new_zeros(conditions.shape).scatter_(1, first, 1.0)
 
 
 def bincount(ids: Tensor, number: int) -> Tensor:
-    """In one operation, which torch.compile can trace."""
+    """Uses one sum by index, which `torch.compile` can trace."""
     ids = minimum(ids, number).reshape(-1)
     counts = ids.new_zeros(number + 1).index_add(0, ids, torch.ones_like(ids))
     return counts[:number]
@@ -358,9 +380,10 @@ def histogram(numbers: Tensor, end: int) -> Tensor:
 
 
 def group_totals(values: Tensor, group: Tensor) -> Tensor:
-    """Keras's segment_sum takes ten operations, one of which torch.compile can't trace.
+    """Uses one sum by index.
 
-    It also casts float64 to float32.
+    `keras.ops.segment_sum` takes ten operations, one of which `torch.compile` can't
+    trace, and casts float64 to float32.
     """
     totals = values.new_zeros(values.numel())
     totals = totals.index_add(0, group, values.reshape(-1))
@@ -368,61 +391,64 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    """Keras also handles negative positions, in seven operations."""
+    """Skips the handling of negative positions, which takes Keras seven operations."""
     return x.gather(1, positions.long())
 
 
-def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
-    """In place. Those outside leave the last entry as it is, whatever comes first."""
+def set_to_lowest(x: Tensor, positions: Tensor) -> Tensor:
+    """Changes `x` in place, by minima that don't depend on the order of positions.
+
+    A position outside a row leaves the last entry unchanged.
+    """
     size = x.shape[1]
     lowest = where(positions < size, _constant(-math.inf, x.dtype, x.device), math.inf)
     positions = positions.clamp(max=size - 1).long()
     return x.scatter_reduce_(1, positions, lowest, "amin")
 
 
-def without_nan(x: Tensor) -> Tensor:
-    """In one operation."""
+def replace_nan(x: Tensor) -> Tensor:
+    """Uses a single operation."""
     return x.nan_to_num(-math.inf, math.inf, -math.inf)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """In one operation."""
+    """Uses a single operation."""
     return torch.nn.functional.embedding(rows, x)
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
-    """From 64 times as many entries on, torch orders only the largest."""
-    array = _of_many(x) if x.shape[1] < 64 * count else None
+    """Uses NumPy for rows below `64 * count` entries, which torch sorts as a whole."""
+    array = _to_large_array(x) if x.shape[1] < 64 * count else None
     if array is None:
         values, positions = torch.topk(x, count)
         return values, positions
-    found, places = numpy.top_k(array, count)
-    return torch.from_numpy(found), torch.from_numpy(places)
+    top, indices = numpy.top_k(array, count)
+    return torch.from_numpy(top), torch.from_numpy(indices)
 
 
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:
-    array = _of_many(x) if x.shape[1] < 64 * count else None
+    array = _to_large_array(x) if x.shape[1] < 64 * count else None
     if array is None:
         return torch.topk(x, count).values
     return torch.from_numpy(np.sort(array, axis=1)[:, ::-1][:, :count].copy())
 
 
 def argsort(x: Tensor) -> Tensor:
-    array = _of_many(x)
+    array = _to_large_array(x)
     if array is None:
         return torch.argsort(x, dim=1, stable=True)
     return torch.from_numpy(numpy.argsort(array))
 
 
-def _of_many(x: Tensor) -> Array | None:
-    """The memory of many entries for NumPy, or `None`.
+def _to_large_array(x: Tensor) -> Array | None:
+    """Returns a large tensor as an array, or `None` if NumPy does not sort it faster.
 
-    On a CPU, it sorts them in a sixth of the time of torch, or less.
+    They share memory. NumPy sorts on a CPU in a sixth of the time of torch, or less.
     """
-    is_many = math.prod(x.shape) >= _MANY_ENTRIES and x.dtype in _SORTED_BY_NUMPY
-    if not is_many or not is_concrete(x) or backends.backend.on_accelerator():
+    is_large = math.prod(x.shape) >= _MIN_LARGE_SIZE and x.dtype in _NUMPY_SORTED_DTYPES
+    if not is_large or not is_concrete(x) or backends.backend.on_accelerator():
         return None
-    # Torch refuses a tensor whose signs it has yet to change, and any within
+    # torch raises for a tensor with a pending negation, and for all tensors within
     # `torch.func`.
     with contextlib.suppress(RuntimeError, TypeError):
         x = x.resolve_neg() if x.is_neg() else x
@@ -431,48 +457,48 @@ def _of_many(x: Tensor) -> Array | None:
     return None
 
 
-def _are_all(conditions: Tensor) -> bool:
-    """Whether many conditions are seen to hold."""
-    array = _of_many(conditions)
+def _is_known_all_true(conditions: Tensor) -> bool:
+    """Returns whether a large tensor is concrete and true everywhere."""
+    array = _to_large_array(conditions)
     return array is not None and bool(array.all())
 
 
 def sort(x: Tensor) -> Tensor:
-    array = _of_many(x)
+    array = _to_large_array(x)
     if array is None:
         return x.sort(dim=1).values
     return torch.from_numpy(np.sort(array, axis=1))
 
 
-def sorted_descending(scores: Tensor, keys: Tensor | None = None) -> Pair:
+def sort_scores(scores: Tensor, keys: Tensor | None = None) -> Pair:
     is_cuda = getattr(scores, "is_cuda", False)
     if keys is None and is_cuda:
-        found: tuple[Tensor, Tensor] = torch.sort(scores, dim=1, descending=True)
-        return found
+        result: tuple[Tensor, Tensor] = torch.sort(scores, dim=1, descending=True)
+        return result
     if keys is not None and is_cuda and scores.dtype == torch.float32:
-        return sorted_as_words(scores, keys)
-    return generic.sorted_descending(scores, keys)
+        return sort_as_words(scores, keys)
+    return generic.sort_scores(scores, keys)
 
 
-def sorted_as_words(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """By one stable sort of both as words, for float32 scores."""
-    # Of the two zeros, only 0.0 is left.
-    bits = (detached(scores) + 0.0).view(torch.int32)
-    # As integers, negative numbers would be in reverse order.
-    digits = bits ^ (bits >> 31 & _INT32_MAX)
-    words = torch.add(keys, digits.long(), alpha=2**32)
+def sort_as_words(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Sorts float32 scores and keys as words of 64 bits, with one stable sort."""
+    # The sum turns -0.0 into 0.0, as both are equal.
+    bits = (stop_gradient(scores) + 0.0).view(torch.int32)
+    # Bits of negative numbers would be sorted in reverse order, so they are flipped.
+    high_bits = bits ^ (bits >> 31 & _INT32_MAX)
+    words = torch.add(keys, high_bits.long(), alpha=2**32)
     order = words.sort(dim=1, descending=True, stable=True).indices
     return take(scores, order), order
 
 
 def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    array, of_array = _of_many(x), _of_many(keys)
-    if array is None or of_array is None:
+    entries, key_array = _to_large_array(x), _to_large_array(keys)
+    if entries is None or key_array is None:
         return generic.sort_pairs(x, keys)
-    in_order, of_entries = map(torch.from_numpy, numpy.sort_pairs(array, of_array))
-    return in_order, of_entries
+    sorted_x, sorted_keys = map(torch.from_numpy, numpy.sort_pairs(entries, key_array))
+    return sorted_x, sorted_keys
 
 
-def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Way) -> Tensor:
+def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Branch) -> Tensor:
     rows, thresholds = rows.contiguous(), thresholds.contiguous()
     return torch.searchsorted(rows, thresholds, side=side, out_int32=True)

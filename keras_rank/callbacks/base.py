@@ -18,8 +18,8 @@ from keras.callbacks import Callback, CallbackList, SwapEMAWeights
 from keras_rank.arguments import argument_error, check_positive
 from keras_rank.backends import Array, backend
 from keras_rank.catalogue.catalogue_metrics import Metrics, check_verbose
-from keras_rank.lists.groups import ids_of, labels_of
-from keras_rank.lists.input_arrays import look
+from keras_rank.lists.groups import convert_ids, convert_labels
+from keras_rank.lists.input_arrays import read_array
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import SegmentedSums, as_group, split_by_type
 from keras_rank.metrics.update import compute_columns
@@ -48,7 +48,7 @@ def read_segment_labels(lists: int, by: Any, noun: str) -> Array | None:
     Raises:
         ValueError: if the number of labels differs from the number of lists.
     """
-    labels = None if by is None else labels_of(BY, by)
+    labels = None if by is None else convert_labels(BY, by)
     if labels is not None and len(labels) != lists:
         raise ValueError(
             f"`{BY}` should have one label for each {noun}. Received: {len(labels)} "
@@ -67,7 +67,7 @@ def create_sums(metrics: RankingMetrics, labels: Array | None) -> SegmentedSums:
     if labels is None:
         return SegmentedSums(metrics)
     known: dict[Any, int] = {}
-    segment_of = ids_of(labels, known, BY)
+    segment_of = convert_ids(labels, known, BY)
     if len(known) > _MAX_SEGMENTS:
         raise ValueError(
             f"`{BY}` should be labels of at most {_MAX_SEGMENTS} segments. Received: "
@@ -271,7 +271,7 @@ def check_model(argument: str, model: Any) -> Any:
 
 def _warn_about_weights(sample_weight: Any) -> None:
     """Warns if weights are negative or NaN."""
-    tensor = look("sample_weight", sample_weight).tensor()
+    tensor = read_array("sample_weight", sample_weight).tensor()
     weights = ops.convert_to_numpy(tensor)
     invalid = np.argwhere(~(weights >= 0))
     if len(invalid):
@@ -299,7 +299,7 @@ def use_validation_weights(callback: Callback) -> Iterator[None]:
             if not (swap.swap_on_epoch and swap in before):
                 swap.on_test_begin()
                 stack.callback(swap.on_test_end)
-            elif backend.frees_shared_memory():
+            elif backend.has_buffer_donation():
                 # After the last epoch, weights and averages share memory, which
                 # `predict` would free. Swapping them twice copies the memory.
                 swap.on_test_end()

@@ -17,8 +17,8 @@ from keras_rank.callbacks.base import (
 from keras_rank.catalogue import catalogue_metrics
 from keras_rank.catalogue.blocks import check_score
 from keras_rank.catalogue.candidates import check_no_model
-from keras_rank.catalogue.target_ranks import check_block_size, retrieval
-from keras_rank.lists.input_arrays import own
+from keras_rank.catalogue.target_ranks import check_block_size, prepare_retrieval
+from keras_rank.lists.input_arrays import copy_arrays
 from keras_rank.lists.standardize import read_targets
 
 
@@ -132,7 +132,7 @@ class CatalogueEvaluation(EpochEvaluation):
         check_no_model(candidates)
         self.x, self.candidates = x, candidates
         arrays = targets, sample_weight, exclude
-        self.targets, self.sample_weight, self.exclude = map(own, arrays)
+        self.targets, self.sample_weight, self.exclude = map(copy_arrays, arrays)
         self.score, self.block_size = score, check_block_size(block_size)
         # Reading the targets checks them before the model is trained.
         lists = len(read_targets("targets", self.targets))
@@ -151,7 +151,7 @@ class CatalogueEvaluation(EpochEvaluation):
             return  # The rows of a data set can only be read in order.
         query = self._embed(keras.tree.map_structure(lambda x: x[:1], self.x))
         repeated = np.repeat(query, int(inputs[0].shape[0]), axis=0)
-        retrieval(*(*self._retrieval_arguments(repeated), "float32"))
+        prepare_retrieval(*(*self._retrieval_arguments(repeated), "float32"))
 
     def evaluated(self) -> dict[str, float]:
         """Embeds the queries, and returns the metrics of their targets."""

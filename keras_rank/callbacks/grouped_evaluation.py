@@ -24,7 +24,7 @@ from keras_rank.callbacks.model_inputs import (
     read_column,
 )
 from keras_rank.catalogue.catalogue_metrics import Metrics, progress
-from keras_rank.lists.groups import places
+from keras_rank.lists.groups import locate_rows
 from keras_rank.metrics import RankingMetric
 from keras_rank.utils import pad_lists
 
@@ -209,7 +209,7 @@ class _Groups:
     def __init__(self, group_ids: Array) -> None:
         if not len(group_ids):
             raise ValueError(f"`{IDS}` should have one id for each row. Received: none")
-        self._group, position = places(None, None, group_ids)
+        self._group, position = locate_rows(None, None, group_ids)
         self._sizes = np.bincount(self._group)
         self._ends = np.cumsum(self._sizes)
         self._starts = self._ends - self._sizes

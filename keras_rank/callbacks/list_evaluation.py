@@ -16,18 +16,18 @@ from keras_rank.callbacks.base import (
 )
 from keras_rank.callbacks.model_inputs import Inputs, has_only_arrays
 from keras_rank.catalogue.catalogue_metrics import Metrics, progress
-from keras_rank.lists.ids import PARTS_OF_IDS, check_items
+from keras_rank.lists.ids import IDS_DESCRIPTION, check_items
 from keras_rank.lists.input_arrays import (
-    Given,
-    if_given,
+    InputArray,
+    copy_arrays,
     is_dict,
-    look,
-    own,
-    parts_of,
-    refused,
+    read_array,
+    read_optional,
     require_same_lengths,
+    split_dict,
+    value_error,
 )
-from keras_rank.lists.inputs import PARTS_OF_LABELS, are_at_positions
+from keras_rank.lists.inputs import LABELS_DESCRIPTION, has_positions
 from keras_rank.lists.standardize import read_targets
 from keras_rank.metrics import RankingMetric
 from keras_rank.metrics.update import check_inputs
@@ -142,13 +142,13 @@ class ListEvaluation(ScoredEvaluation):
         self._reads_ids = _check_sparse_labels(self.members)
         deep = self._reads_ids or all(metric.takes_subtopics for metric in self.members)
         labels = _read_labels(y, self._reads_ids, deep)
-        weights = if_given("sample_weight", sample_weight, 0, deep=deep)
+        weights = read_optional("sample_weight", sample_weight, 0, deep=deep)
         first, *others = labels.values()
         require_same_lengths(first, *others, weights)
         if not self._reads_ids and len(first.shape) not in (2, 3):
             expected = "have the shape (lists, items), or hold ids of a catalogue for "
             expected += "metrics with `sparse_labels=True`"
-            raise refused("y", expected, f"{first.argument}.shape={first.shape}")
+            raise value_error("y", expected, f"{first.argument}.shape={first.shape}")
         self._y = {name: self._copy_rows(part) for name, part in labels.items()}
         self.sample_weight = None if weights is None else self._copy_rows(weights)
         self._labels = read_segment_labels(self._inputs.num_rows, by, "list")
@@ -217,33 +217,35 @@ class ListEvaluation(ScoredEvaluation):
             # The ids of all lists are checked, not only those of the first batch.
             ids = read_targets("y", self._y.get("y", self._y))
             check_items("y", ids, items[-1])
-        if self._reads_ids and are_at_positions(look("scores", scores)):
+        if self._reads_ids and has_positions(read_array("scores", scores)):
             # Each position is a list.
             self._lists_per_row = math.prod(scores.shape[1:-1])
         self._row_shape = scores.shape[1:]
         return self._row_shape
 
-    def _copy_rows(self, given: Given) -> Any:
+    def _copy_rows(self, given: InputArray) -> Any:
         """Returns a copy that can be sliced, with a row for each list."""
         if given.shape[:1] != (self._inputs.num_rows,):
             received = f"{given.argument}.shape={given.shape} for "
             received += f"{self._inputs.num_rows} lists"
-            raise refused(given.argument, "have a row for each list", received)
+            raise value_error(given.argument, "have a row for each list", received)
         if given.form == "matrix":
-            return own(given.numbers.tocsr())
+            return copy_arrays(given.numbers.tocsr())
         # The conversion of a row to a tensor raises for values that are not numbers.
         given._replace(numbers=given.numbers[:1]).tensor()
-        return own(given.numbers)
+        return copy_arrays(given.numbers)
 
 
-def _read_labels(y: Any, are_ids: bool, deep: bool) -> dict[str, Given]:
+def _read_labels(y: Any, are_ids: bool, deep: bool) -> dict[str, InputArray]:
     """Returns the parts of `y` by name: those of a dict, or `y` itself."""
     if not is_dict(y):
-        return {"y": look("y", y, -1, deep=deep)}
+        return {"y": read_array("y", y, -1, deep=deep)}
     names = ("ids", *_PARTS) if are_ids and "ids" in y else _PARTS
-    parts = parts_of("y", y, names, PARTS_OF_IDS if are_ids else PARTS_OF_LABELS)
+    parts = split_dict(
+        "y", y, names, IDS_DESCRIPTION if are_ids else LABELS_DESCRIPTION
+    )
     return {
-        name: look(name, part, 0 if name == "mask" else -1, deep=deep)
+        name: read_array(name, part, 0 if name == "mask" else -1, deep=deep)
         for name, part in zip(names, parts, strict=True)
         if part is not None
     }

@@ -10,7 +10,7 @@ import numpy as np
 from keras_rank.arguments import argument_error
 from keras_rank.backends import Array, backend
 from keras_rank.callbacks.base import BY
-from keras_rank.lists.groups import ids_of, labels_of, rows_of
+from keras_rank.lists.groups import convert_ids, convert_labels, convert_rows
 
 # The default batch size of `predict`.
 BATCH_SIZE = 32
@@ -107,13 +107,13 @@ def read_column(argument: str, value: Any, rows: int | None = None) -> Array:
     if not isinstance(value, Sequence) and not hasattr(value, "shape"):
         raise argument_error(argument, "an array or a list of values for rows", value)
     if argument in (LABELS, WEIGHTS):
-        value = rows_of(argument, backend.for_numpy(value))
+        value = convert_rows(argument, backend.prepare_for_numpy(value))
     flat = _flatten(argument, value)
     if argument == BY:
-        values = labels_of(BY, flat)
+        values = convert_labels(BY, flat)
     else:
         # The values are copied, as users may change them before the end of an epoch.
-        values = np.array(ids_of(flat) if argument == IDS else flat)
+        values = np.array(convert_ids(flat) if argument == IDS else flat)
     if rows not in (None, len(values)):
         raise ValueError(
             f"`{argument}` should have one value for each row. Received: {len(values)} "

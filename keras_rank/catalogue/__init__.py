@@ -1,4 +1,4 @@
-"""Exact ranks among candidates too many for a matrix of scores."""
+"""Exact ranks among candidates that are too many for a matrix of scores."""
 
 from keras_rank.catalogue.catalogue_metrics import evaluate
 from keras_rank.catalogue.shards import Shards

@@ -1,4 +1,4 @@
-"""How many candidates score higher than each target, or equal."""
+"""Counts of candidates with higher and equal scores for each target."""
 
 import functools
 import math
@@ -11,27 +11,27 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays import counting
-from keras_rank.arrays.arithmetic import as_compared, rounded_up
+from keras_rank.arrays.arithmetic import comparable_scores, round_up_size
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks
 from keras_rank.catalogue.blocks import (
     Chunk,
     Queries,
     Score,
-    chunks_of_queries,
-    of_all,
-    scores_in,
-    step_of,
+    compile_step,
+    compute_block_scores,
+    merge_chunks,
+    split_queries,
 )
-from keras_rank.catalogue.candidates import TILE, Block, Candidates, rows_of
-from keras_rank.catalogue.shards import OpenShards, in_each_part
-from keras_rank.lists.input_arrays import refused
+from keras_rank.catalogue.candidates import TILE, Block, Candidates, take_rows
+from keras_rank.catalogue.shards import OpenShards, apply_to_parts
+from keras_rank.lists.input_arrays import value_error
 from keras_rank.lists.tensors import as_tensor
 
-# More threads wait for each other, as Python runs between two sorts.
-_MOST_THREADS = 8
-# Fewer rows take longer in another thread.
-_FEW_ROWS = 64
+# More threads would wait for each other, as Python code runs between sorts.
+_MAX_THREADS = 8
+# Fewer rows take longer in an additional thread than without it.
+_ROWS_PER_THREAD = 64
 
 
 def search(entries: Array, thresholds: Array) -> tuple[Array, Array]:
@@ -47,13 +47,13 @@ def search(entries: Array, thresholds: Array) -> tuple[Array, Array]:
     above, tied = (np.zeros(thresholds.shape, "int32") for _ in range(2))
 
     def search_row(i: int) -> None:
-        in_order, wanted = np.sort(entries[i]), thresholds[i]
-        below = in_order.searchsorted(wanted)
-        # Few thresholds equal an entry, and only these are searched again.
-        is_there = in_order.take(below, mode="clip") == wanted
-        not_above = in_order.searchsorted(wanted[is_there], "right")
-        tied[i, is_there] = not_above - below[is_there]
-        above[i] = in_order.size - below
+        sorted_entries, row_thresholds = np.sort(entries[i]), thresholds[i]
+        num_below = sorted_entries.searchsorted(row_thresholds)
+        # Thresholds that equal an entry are searched again. There are few of them.
+        is_equal = sorted_entries.take(num_below, mode="clip") == row_thresholds
+        num_not_above = sorted_entries.searchsorted(row_thresholds[is_equal], "right")
+        tied[i, is_equal] = num_not_above - num_below[is_equal]
+        above[i] = sorted_entries.size - num_below
         above[i] -= tied[i]
 
     _for_each(search_row, len(entries))
@@ -61,7 +61,7 @@ def search(entries: Array, thresholds: Array) -> tuple[Array, Array]:
 
 
 def search_before(
-    entries: Array, thresholds: Array, keys: Array, own_keys: Array
+    entries: Array, thresholds: Array, keys: Array, threshold_keys: Array
 ) -> Array:
     """Counts the entries of each row that equal a threshold and have a larger key.
 
@@ -69,7 +69,7 @@ def search_before(
         entries: array of shape `(batch, size)`, without NaN.
         thresholds: array of shape `(batch, number)`.
         keys: int32 array of the shape of the entries, or of one row for all.
-        own_keys: int32 array of the shape of the thresholds.
+        threshold_keys: int32 array of the shape of the thresholds.
 
     Returns:
         An int32 array of the shape of the thresholds.
@@ -78,120 +78,147 @@ def search_before(
     keys = np.broadcast_to(keys, entries.shape)
 
     def search_row(i: int) -> None:
-        distinct, which = np.unique(entries[i], return_inverse=True)
-        pairs = np.sort((which << 32) + keys[i])
-        wanted = distinct.searchsorted(thresholds[i])
-        is_there = distinct.take(wanted, mode="clip") == thresholds[i]
-        equal = pairs.searchsorted((wanted << 32) + 2**31)
-        not_before = pairs.searchsorted((wanted << 32) + own_keys[i], "right")
-        before[i] = np.where(is_there, equal - not_before, 0)
+        distinct, inverse = np.unique(entries[i], return_inverse=True)
+        pairs = np.sort((inverse << 32) + keys[i])
+        indices = distinct.searchsorted(thresholds[i])
+        is_equal = distinct.take(indices, mode="clip") == thresholds[i]
+        ends = pairs.searchsorted((indices << 32) + 2**31)
+        key_ends = pairs.searchsorted((indices << 32) + threshold_keys[i], "right")
+        before[i] = np.where(is_equal, ends - key_ends, 0)
 
     _for_each(search_row, len(entries))
     return before
 
 
 def _for_each(function: Callable[[int], None], number: int) -> None:
-    """Calls a function for each row, in threads: NumPy sorts without Python's lock."""
-    threads = min(os.cpu_count() or 1, _MOST_THREADS, -(-number // _FEW_ROWS))
+    """Calls a function for each row, in threads.
 
-    def for_some(first: int) -> None:
-        for row in range(first, number, threads):
+    NumPy releases Python's lock while it sorts, so threads run in parallel.
+    """
+    num_threads = min(os.cpu_count() or 1, _MAX_THREADS, -(-number // _ROWS_PER_THREAD))
+
+    def call_every_nth(first: int) -> None:
+        for row in range(first, number, num_threads):
             function(row)
 
-    if threads < 2:
-        for_some(0)
+    if num_threads < 2:
+        call_every_nth(0)
         return
-    # No threads are kept: forked processes would wait for them.
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(for_some, range(threads)))
+    # Threads end after each call: a forked process would wait for them.
+    with ThreadPoolExecutor(num_threads) as pool:
+        list(pool.map(call_every_nth, range(num_threads)))
 
 
 def score_targets(
     queries: Queries, candidates: Candidates, score: str | Score
 ) -> Array:
-    """Scores targets in blocks of the same size as all others, `-inf` for padding."""
+    """Returns the scores of the targets, `-inf` for padding.
+
+    Targets are scored in blocks of the size of all blocks, as other sizes may be
+    rounded differently.
+    """
     first, size = candidates.first_id, candidates.block_size
     assert queries.ids is not None
-    chunks = chunks_of_queries(queries, candidates)
-    numbers = [
+    chunks = split_queries(queries, candidates)
+    chunk_positions = [
         queries.ids[rows, : chunk.ids.shape[1]] - first for rows, chunk in chunks
     ]
-    places = [
-        _places(x.clip(0, candidates.items - 1), candidates.items) for x in numbers
+    distinct_positions = [
+        _unique_with_inverse(x.clip(0, candidates.items - 1), candidates.items)
+        for x in chunk_positions
     ]
-    known = np.unique(np.concatenate([unique for unique, _ in places]))
-    # Each number of them would be compiled.
-    is_rounded = backend.should_bucket(known)
-    number_read = rounded_up(len(known), 1) if is_rounded else len(known)
-    embeddings = candidates.rows(first + np.resize(known, number_read))
-    score_block, scored = step_of(_with_scores, score), list[Tensor]()
-    for (_, chunk), wanted, (unique, place) in zip(
-        chunks, numbers, places, strict=True
+    all_positions = np.unique(
+        np.concatenate([unique for unique, _ in distinct_positions])
+    )
+    # A program is compiled for each number of embeddings, so it is rounded up.
+    is_rounded = backend.should_bucket(all_positions)
+    num_read = (
+        round_up_size(len(all_positions), 1) if is_rounded else len(all_positions)
+    )
+    embeddings = candidates.read_rows(first + np.resize(all_positions, num_read))
+    score_block, chunk_scores = compile_step(_add_target_scores, score), list[Tensor]()
+    for (_, chunk), positions, (unique, inverse) in zip(
+        chunks, chunk_positions, distinct_positions, strict=True
     ):
-        columns, block_numbers = _layout(unique, candidates)
-        rows_known, is_wanted = np.searchsorted(known, unique), unique[place] == wanted
-        found: Tensor | None = None
+        columns, block_numbers = _arrange_in_blocks(unique, candidates)
+        embedding_rows, is_target = (
+            np.searchsorted(all_positions, unique),
+            unique[inverse] == positions,
+        )
+        scores: Tensor | None = None
         for number in range(block_numbers.max() + 1):
-            are_here = block_numbers == number
+            is_in_block = block_numbers == number
             rows = np.zeros(size, "int32")
-            rows[columns[are_here]] = rows_known[are_here]
-            block = as_tensor(rows_of(embeddings, rows))
-            is_here = is_wanted & are_here[place]
-            own = backend.to_tensor(np.where(is_here, columns[place], np.int32(-1)))
+            rows[columns[is_in_block]] = embedding_rows[is_in_block]
+            block = as_tensor(take_rows(embeddings, rows))
+            is_scored = is_target & is_in_block[inverse]
+            target_columns = backend.to_tensor(
+                np.where(is_scored, columns[inverse], np.int32(-1))
+            )
             with backend.full_precision():
-                found = score_block(chunk.embeddings, block, own, found)
-        scored.append(found)
-    return of_all(queries, chunks, backend.read(scored))
+                scores = score_block(chunk.embeddings, block, target_columns, scores)
+        chunk_scores.append(scores)
+    return merge_chunks(queries, chunks, backend.read(chunk_scores))
 
 
-def _with_scores(
+def _add_target_scores(
     score: str | Score,
     queries: Tensor,
     embeddings: Tensor,
-    own: Tensor,
-    found: Tensor | None,
+    target_columns: Tensor,
+    previous_scores: Tensor | None,
 ) -> Tensor:
-    """Adds the scores of targets in a block, in columns that are 0 or more."""
+    """Adds the scores of the targets in a block, whose columns are 0 or more."""
     block = Block(embeddings, 0, None)
-    scores = scores_in(score, queries, block, own.shape[0])
-    scores = as_compared(backend.take(scores, backend.maximum(own, 0)))
-    return backend.where(own >= 0, scores, -math.inf if found is None else found)
+    scores = compute_block_scores(score, queries, block, target_columns.shape[0])
+    scores = comparable_scores(backend.take(scores, backend.maximum(target_columns, 0)))
+    return backend.where(
+        target_columns >= 0,
+        scores,
+        -math.inf if previous_scores is None else previous_scores,
+    )
 
 
-def _places(numbers: Array, end: int) -> tuple[Array, Array]:
-    """The distinct of whole numbers below an end, and which of these each is."""
+def _unique_with_inverse(values: Array, end: int) -> tuple[Array, Array]:
+    """Returns the distinct values, and the index of each value among them.
+
+    The values are whole numbers below `end`.
+    """
     if end > TILE:
-        unique, place = np.unique(numbers, return_inverse=True)
-        return unique, place.reshape(numbers.shape)
-    # Without sorting them, in no more memory than the scores of a tile.
+        unique, inverse = np.unique(values, return_inverse=True)
+        return unique, inverse.reshape(values.shape)
+    # A table avoids sorting, and takes no more memory than the scores of a tile.
     table = np.zeros(end, "int32")
-    table[numbers] = 1
+    table[values] = 1
     unique = np.flatnonzero(table)
     table[unique] = np.arange(len(unique))
-    return unique, table[numbers]
+    return unique, table[values]
 
 
-def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
-    """The columns of distinct candidates, and the numbers of the fewest blocks."""
-    index = np.arange(len(unique), dtype="int32")
+def _arrange_in_blocks(positions: Array, candidates: Candidates) -> tuple[Array, Array]:
+    """Returns the columns of distinct candidates, and the numbers of their blocks.
+
+    The number of blocks is as small as the columns allow.
+    """
+    index = np.arange(len(positions), dtype="int32")
     if not backend.rounds_by_column():
         return index % candidates.block_size, index // candidates.block_size
-    columns = candidates.columns(unique).astype("int32")
+    columns = candidates.columns(positions).astype("int32")
     order = np.argsort(columns, kind="stable")
-    ordered, block_numbers = columns[order], np.empty_like(index)
-    block_numbers[order] = index - np.searchsorted(ordered, ordered)
+    sorted_columns, block_numbers = columns[order], np.empty_like(index)
+    block_numbers[order] = index - np.searchsorted(sorted_columns, sorted_columns)
     return columns, block_numbers
 
 
 class Counts(NamedTuple):
-    """What is counted for the targets of some queries, of shape `(queries, targets)`.
+    """The counts for the targets of some queries, of shape `(queries, targets)`.
 
     Attributes:
         above: the number of candidates with a higher score.
-        tied: the number with the same score.
-        before: the number of tied ones that go first.
-        scores: the scores that the targets have among the candidates, `-inf` where they
-            are none of these.
+        tied: the number of candidates with the same score.
+        before: the number of tied candidates that precede the target.
+        scores: the scores of the targets among the candidates, `-inf` if they are not
+            among these.
     """
 
     above: Tensor
@@ -199,8 +226,8 @@ class Counts(NamedTuple):
     before: Tensor
     scores: Tensor
 
-    def joined(self, other: "Counts") -> "Counts":
-        """What is counted among the candidates of both."""
+    def merge(self, other: "Counts") -> "Counts":
+        """Returns the counts among the candidates of two parts."""
         return Counts(
             self.above + other.above,
             self.tied + other.tied,
@@ -209,16 +236,16 @@ class Counts(NamedTuple):
         )
 
 
-class Found(NamedTuple):
-    """What is counted for some queries so far.
+class PartialCounts(NamedTuple):
+    """The counts for a chunk of queries, among the candidates that were read so far.
 
     Attributes:
-        reach: the number of candidates that reach each of the least scores of a chunk.
-        before: the number of tied ones that go before each target.
-        scores: those of the targets and of the excluded candidates, once they came by.
+        num_reaching: the number of candidates that reach each threshold of a chunk.
+        before: the number of tied candidates that precede each target.
+        scores: the scores of targets and excluded candidates that were read so far.
     """
 
-    reach: Tensor
+    num_reaching: Tensor
     before: Tensor
     scores: Tensor
 
@@ -232,40 +259,46 @@ def count_candidates(
 ) -> Counts:
     """Counts the candidates above and tied with the targets of all queries.
 
-    A target must have the same score as its own column in its block, to the last bit,
-    or nothing would tie. So targets are scored in blocks of the same size, where need
-    be in the same columns, and compared in the pass with their own columns. If any
-    differs, the pass is repeated with the scores of the columns.
+    A target must have exactly the score that its own column has in its block, or it
+    would not tie with itself. Targets are therefore scored in blocks of the same size,
+    in the same columns if rounding depends on these, and compared with their own
+    columns in the pass. If any score differs, the pass is repeated with the scores of
+    the columns.
 
     Args:
         queries: the queries.
         candidates: the candidates.
-        score: how queries score them.
-        averages: whether no tied candidate goes first.
+        score: the name of a score, or a user's function.
+        averages: whether ties are averaged, so that no tied candidate precedes.
         after_block: function that is called after each block, or each part, with the
             number of candidates so far.
     """
 
-    def pass_with(targets: Array) -> Counts:
-        asked = queries._replace(targets=targets)
-        counts = in_each_part(
-            count_above, asked, candidates, score, averages, after_block=after_block
+    def count_for(targets: Array) -> Counts:
+        scored_queries = queries._replace(targets=targets)
+        counts = apply_to_parts(
+            count_above,
+            scored_queries,
+            candidates,
+            score,
+            averages,
+            after_block=after_block,
         )
-        return cast(Counts, functools.reduce(Counts.joined, counts))
+        return cast(Counts, functools.reduce(Counts.merge, counts))
 
     targets = functools.reduce(
-        np.maximum, in_each_part(score_targets, queries, candidates, score)
+        np.maximum, apply_to_parts(score_targets, queries, candidates, score)
     )
-    counts = pass_with(targets)
+    counts = count_for(targets)
     if np.any(counts.scores != targets):
         targets = counts.scores
-        counts = pass_with(targets)
+        counts = count_for(targets)
         if np.any(counts.scores != targets):
             expected = "hold the same items in the same order each time they are read, "
             expected += "and `score` return the same numbers for them"
             received = "targets whose scores changed from one pass to the next"
-            raise refused("candidates", expected, received)
-    return Counts(*map(backend.from_host, counts))
+            raise value_error("candidates", expected, received)
+    return Counts(*map(backend.to_program_input, counts))
 
 
 def count_above(
@@ -277,24 +310,24 @@ def count_above(
 ) -> Counts:
     """Reads candidates once, and counts those above and tied with each target.
 
-    On an accelerator, where to ask whether any tie takes long, candidates are read once
-    more to order those that tie with the few targets for which any do.
+    On an accelerator, it takes long to read whether there are ties. Candidates are then
+    read a second time to order those that tie, only for the targets with ties.
     """
-    in_turns = backend.on_accelerator()
-    orders = not (averages or in_turns)
-    counts = _one_pass(queries, candidates, score, orders, False, after_block)
-    if averages or not in_turns:
+    has_second_pass = backend.on_accelerator()
+    should_order = not (averages or has_second_pass)
+    counts = _one_pass(queries, candidates, score, should_order, False, after_block)
+    if averages or not has_second_pass:
         return counts
-    ids, targets = _asked(queries)
-    are_tied = (counts.tied > (counts.scores > -math.inf)) & (targets > -math.inf)
-    if are_tied.any():
+    ids, targets = _ids_and_scores(queries)
+    is_tied = (counts.tied > (counts.scores > -math.inf)) & (targets > -math.inf)
+    if is_tied.any():
         lowest = np.full_like(targets, -math.inf)
-        some = queries._replace(
-            ids=np.where(are_tied, ids, np.int32(-1)),
-            targets=np.where(are_tied, targets, lowest),
+        tied_queries = queries._replace(
+            ids=np.where(is_tied, ids, np.int32(-1)),
+            targets=np.where(is_tied, targets, lowest),
         )
-        again = _one_pass(some, candidates, score, True, True)
-        counts.before[are_tied] = again.before[are_tied]
+        second_counts = _one_pass(tied_queries, candidates, score, True, True)
+        counts.before[is_tied] = second_counts.before[is_tied]
     return counts
 
 
@@ -302,181 +335,214 @@ def _one_pass(
     queries: Queries,
     candidates: Candidates,
     score: str | Score,
-    orders: bool,
-    again: bool,
+    should_order: bool,
+    is_second_pass: bool,
     after_block: Callable[[int], None] = lambda done: None,
 ) -> Counts:
-    """Counts in one pass, with those that go first if ties are to be ordered."""
-    # Those that follow each other are found near each other.
-    order = np.argsort(-_asked(queries)[1], axis=1)
-    ids, targets = (np.take_along_axis(x, order, axis=1) for x in _asked(queries))
-    in_order = queries._replace(ids=ids, targets=targets)
-    chunks = blocks.chunks_of_queries(in_order, candidates, again)
-    compare = blocks.step_of(_compare, score, orders)
-    score_block = blocks.step_of(_as_compared, score)
+    """Counts candidates in one pass.
 
-    def step(chunk: Chunk, block: Block, found: Found) -> Found:
-        if not is_searched(chunk.ids):
-            return cast(Found, compare(chunk, block, found))
+    Tied candidates that precede a target are counted if `should_order`.
+    """
+    # Targets are sorted, as sorted thresholds are searched faster.
+    order = np.argsort(-_ids_and_scores(queries)[1], axis=1)
+    ids, targets = (
+        np.take_along_axis(x, order, axis=1) for x in _ids_and_scores(queries)
+    )
+    sorted_queries = queries._replace(ids=ids, targets=targets)
+    chunks = blocks.split_queries(sorted_queries, candidates, is_second_pass)
+    compare = blocks.compile_step(_compare_block, score, should_order)
+    score_block = blocks.compile_step(_score_block, score)
+
+    def step(chunk: Chunk, block: Block, state: PartialCounts) -> PartialCounts:
+        if not should_search(chunk.ids):
+            return cast(PartialCounts, compare(chunk, block, state))
         scores = ops.convert_to_numpy(score_block(chunk.embeddings, block))
-        return _search(orders, _on_host(chunk), scores, block.on_host(), found)
+        return _search_block(
+            should_order, _on_host(chunk), scores, block.on_host(), state
+        )
 
-    found = blocks.fold_blocks(
+    states = blocks.fold_blocks(
         candidates,
         [chunk for _, chunk in chunks],
         score,
         step,
-        [_nothing(chunk, targets.dtype) for _, chunk in chunks],
+        [_initial_counts(chunk, targets.dtype) for _, chunk in chunks],
         after_block,
     )
     parts = list[Tensor]()
-    for (_, chunk), of_chunk in zip(chunks, found, strict=True):
-        if is_searched(chunk.ids):
-            parts += _finish(_on_host(chunk), of_chunk, orders=orders)
+    for (_, chunk), chunk_state in zip(chunks, states, strict=True):
+        if should_search(chunk.ids):
+            parts += _finish(_on_host(chunk), chunk_state, should_order=should_order)
         else:
-            parts += backend.enter(_finish, chunk, of_chunk, orders=orders)
+            parts += backend.run_program(
+                _finish, chunk, chunk_state, should_order=should_order
+            )
     arrays = backend.read(parts)
     counts = list[Array]()
     for i in range(len(Counts._fields)):
-        of_order = blocks.of_all(queries, chunks, arrays[i :: len(Counts._fields)])
-        counts.append(np.empty_like(of_order))
-        np.put_along_axis(counts[-1], order, of_order, axis=1)
+        sorted_counts = blocks.merge_chunks(
+            queries, chunks, arrays[i :: len(Counts._fields)]
+        )
+        counts.append(np.empty_like(sorted_counts))
+        np.put_along_axis(counts[-1], order, sorted_counts, axis=1)
     return Counts(*counts)
 
 
-def _asked(queries: Queries) -> tuple[Array, Array]:
-    """The ids and the scores of targets."""
+def _ids_and_scores(queries: Queries) -> tuple[Array, Array]:
+    """Returns the ids and the scores of targets."""
     assert queries.ids is not None
     assert queries.targets is not None
     return queries.ids, queries.targets
 
 
-def is_searched(targets: Tensor) -> bool:
-    """Whether targets are so many that they are searched in sorted rows, on a CPU."""
-    return not (backend.on_accelerator() or counting.are_few(targets))
+def should_search(targets: Tensor) -> bool:
+    """Returns whether targets are searched in sorted rows.
+
+    Sorting is faster for many targets on a CPU.
+    """
+    return not (backend.on_accelerator() or counting.is_comparison_faster(targets))
 
 
 def _on_host(chunk: Chunk) -> Chunk:
-    """What is asked, in arrays."""
+    """Returns a chunk as arrays, without its embeddings."""
     arrays = (None if x is None else ops.convert_to_numpy(x) for x in chunk[1:])
     return Chunk(None, *arrays)
 
 
-def _nothing(chunk: Chunk, dtype: Any) -> Found:
-    """What is found before the first block."""
-    found = Found(
-        np.zeros(chunk.least.shape, "int32"),
+def _initial_counts(chunk: Chunk, dtype: Any) -> PartialCounts:
+    """Returns the counts before the first block."""
+    counts = PartialCounts(
+        np.zeros(chunk.thresholds.shape, "int32"),
         np.zeros(chunk.ids.shape, "int32"),
-        np.full(chunk.wanted.shape, -math.inf, dtype),
+        np.full(chunk.tracked_ids.shape, -math.inf, dtype),
     )
-    return found if is_searched(chunk.ids) else Found(*map(backend.to_tensor, found))
+    return (
+        counts
+        if should_search(chunk.ids)
+        else PartialCounts(*map(backend.to_tensor, counts))
+    )
 
 
-def _compare(
-    score: str | Score, orders: bool, chunk: Chunk, block: Block, found: Found
-) -> Found:
-    """Counts by comparing or, for many targets, by sorting these."""
-    asked = chunk.ids.shape[0]
-    scores = blocks.scores_in(score, chunk.embeddings, block, asked)
+def _compare_block(
+    score: str | Score,
+    should_order: bool,
+    chunk: Chunk,
+    block: Block,
+    state: PartialCounts,
+) -> PartialCounts:
+    """Adds the counts of a block, by comparing or by sorting the targets."""
+    num_queries = chunk.ids.shape[0]
+    scores = blocks.compute_block_scores(score, chunk.embeddings, block, num_queries)
     if scores.dtype != chunk.targets.dtype:
-        # Of a part of single precision, beside others of double.
+        # One part may have float32 scores, and another part float64 scores.
         scores = ops.cast(scores, chunk.targets.dtype)
-    column, is_here = blocks.places_in(block, chunk.wanted)
-    known = backend.where(is_here, backend.take(scores, column), found.scores)
-    if not counting.are_few(chunk.ids):
-        scores = backend.without_nan(scores)
-    ids = block.first_id + block.columns if orders else None
-    return _with_block(chunk, scores, is_here, ids, found._replace(scores=known))
+    column, is_in_block = blocks.locate_ids(block, chunk.tracked_ids)
+    tracked_scores = backend.where(
+        is_in_block, backend.take(scores, column), state.scores
+    )
+    if not counting.is_comparison_faster(chunk.ids):
+        scores = backend.replace_nan(scores)
+    ids = block.first_id + block.columns if should_order else None
+    return _add_block(
+        chunk, scores, is_in_block, ids, state._replace(scores=tracked_scores)
+    )
 
 
-def _with_block(
-    chunk: Chunk, scores: Tensor, is_here: Tensor, ids: Tensor | None, found: Found
-) -> Found:
-    """Adds what is counted in a block, of whose columns the ids order ties."""
-    reach, before = _reach(scores, chunk), found.before
+def _add_block(
+    chunk: Chunk,
+    scores: Tensor,
+    is_in_block: Tensor,
+    ids: Tensor | None,
+    state: PartialCounts,
+) -> PartialCounts:
+    """Adds the counts of a block. Ties are ordered if the ids of columns are passed."""
+    num_reaching, before = _count_reaching(scores, chunk), state.before
     if ids is not None:
-        are_tied = _are_tied(reach, is_here[:, : chunk.ids.shape[1]], chunk)
-        before = before + _before(scores, ids, chunk, are_tied)
-    return Found(found.reach + reach, before, found.scores)
+        is_tied = _has_ties(num_reaching, is_in_block[:, : chunk.ids.shape[1]], chunk)
+        before = before + _count_before(scores, ids, chunk, is_tied)
+    return PartialCounts(state.num_reaching + num_reaching, before, state.scores)
 
 
-def _as_compared(score: str | Score, embeddings: Tensor, block: Block) -> Tensor:
-    scores = blocks.scores_in(score, embeddings, block, embeddings.shape[0])
-    return as_compared(scores)
+def _score_block(score: str | Score, embeddings: Tensor, block: Block) -> Tensor:
+    scores = blocks.compute_block_scores(score, embeddings, block, embeddings.shape[0])
+    return comparable_scores(scores)
 
 
-def _search(
-    orders: bool, chunk: Chunk, scores: Array, block: Block, found: Found
-) -> Found:
-    """Counts by searching, in arrays."""
-    column, is_here = blocks.places_in(block, chunk.wanted)
-    rows, places = np.nonzero(is_here)
-    found.scores[rows, places] = scores[rows, column[rows, places]]
+def _search_block(
+    should_order: bool, chunk: Chunk, scores: Array, block: Block, state: PartialCounts
+) -> PartialCounts:
+    """Adds the counts of a block by searching, in arrays."""
+    column, is_in_block = blocks.locate_ids(block, chunk.tracked_ids)
+    rows, positions = np.nonzero(is_in_block)
+    state.scores[rows, positions] = scores[rows, column[rows, positions]]
     columns = np.arange(scores.shape[1], dtype="int32")[None, :]
-    ids = block.first_id + columns if orders else None
-    return _with_block(chunk, scores, is_here, ids, found)
+    ids = block.first_id + columns if should_order else None
+    return _add_block(chunk, scores, is_in_block, ids, state)
 
 
-def _finish(chunk: Chunk, found: Found, *, orders: bool) -> Counts:
-    """What is counted, without what is excluded."""
-    number, (reach, before, scores) = chunk.ids.shape[1], found
-    if not is_searched(chunk.ids):
-        scores = as_compared(scores)
-    own, excluded = scores[:, :number], scores[:, number:]
-    if excluded.shape[1]:
-        are_tied = _are_tied(reach, own > -math.inf, chunk)
-        reach = reach - _reach(excluded, chunk)
-        if orders:
-            before = before - _before(
-                excluded, chunk.wanted[:, number:], chunk, are_tied
+def _finish(chunk: Chunk, state: PartialCounts, *, should_order: bool) -> Counts:
+    """Returns the final counts, without excluded candidates."""
+    num_targets, (num_reaching, before, scores) = chunk.ids.shape[1], state
+    if not should_search(chunk.ids):
+        scores = comparable_scores(scores)
+    target_scores, excluded_scores = scores[:, :num_targets], scores[:, num_targets:]
+    if excluded_scores.shape[1]:
+        is_tied = _has_ties(num_reaching, target_scores > -math.inf, chunk)
+        num_reaching = num_reaching - _count_reaching(excluded_scores, chunk)
+        if should_order:
+            before = before - _count_before(
+                excluded_scores, chunk.tracked_ids[:, num_targets:], chunk, is_tied
             )
-    above, not_below = reach[:, :number], reach[:, number:]
-    return Counts(above, not_below - above, before, own)
+    above, not_below = num_reaching[:, :num_targets], num_reaching[:, num_targets:]
+    return Counts(above, not_below - above, before, target_scores)
 
 
-def _reach(scores: Tensor, chunk: Chunk) -> Tensor:
-    """Counts the scores of each query that reach each of the least ones."""
-    if is_searched(chunk.ids):
+def _count_reaching(scores: Tensor, chunk: Chunk) -> Tensor:
+    """Counts the scores of each query that reach each threshold."""
+    if should_search(chunk.ids):
         above, tied = search(scores, chunk.targets)
         return np.concatenate([above, above + tied], axis=1)
-    compares = counting.are_few(chunk.ids)
-    return counting.count_at_least(scores, chunk.least, compares)
+    compares = counting.is_comparison_faster(chunk.ids)
+    return counting.count_at_least(scores, chunk.thresholds, compares)
 
 
-def _are_tied(reach: Tensor, is_own: Tensor, chunk: Chunk) -> Tensor:
-    """Whether others tie with a target."""
-    number = chunk.ids.shape[1]
-    tied = reach[:, number:] - reach[:, :number]
-    is_tied = (tied > 1) | ((tied == 1) & ~is_own)
+def _has_ties(num_reaching: Tensor, is_counted: Tensor, chunk: Chunk) -> Tensor:
+    """Returns whether other candidates tie with each target."""
+    num_targets = chunk.ids.shape[1]
+    num_tied = num_reaching[:, num_targets:] - num_reaching[:, :num_targets]
+    is_tied = (num_tied > 1) | ((num_tied == 1) & ~is_counted)
     return is_tied & (chunk.targets > -math.inf)
 
 
-def _before(scores: Tensor, ids: Tensor, chunk: Chunk, are_tied: Tensor) -> Tensor:
-    """Counts the scores of some ids that tie with each target, and go first."""
-    if is_searched(chunk.ids):
-        return _before_by_searching(scores, ids, chunk, are_tied)
+def _count_before(scores: Tensor, ids: Tensor, chunk: Chunk, is_tied: Tensor) -> Tensor:
+    """Counts the scores of some ids that tie with each target, and precede it."""
+    if should_search(chunk.ids):
+        return _search_before(scores, ids, chunk, is_tied)
 
     def count() -> Tensor:
-        keys = ops.broadcast_to(chunk.keys_of(ids), ops.shape(scores))
-        own_keys = chunk.keys_of(chunk.ids)
-        return counting.count_before(scores, chunk.targets, keys, own_keys, "int32")
+        keys = ops.broadcast_to(chunk.tie_keys(ids), ops.shape(scores))
+        target_keys = chunk.tie_keys(chunk.ids)
+        return counting.count_before(scores, chunk.targets, keys, target_keys, "int32")
 
     if backend.on_accelerator():
         return count()
-    nothing = ops.zeros_like(chunk.ids)
-    is_none = ops.logical_not(ops.any(are_tied))
-    return backend.branch(is_none, lambda: nothing, count)
+    zeros = ops.zeros_like(chunk.ids)
+    has_no_ties = ops.logical_not(ops.any(is_tied))
+    return backend.branch(has_no_ties, lambda: zeros, count)
 
 
-def _before_by_searching(
-    scores: Array, ids: Array, chunk: Chunk, are_tied: Array
-) -> Array:
-    """The same in arrays, for the queries with ties."""
+def _search_before(scores: Array, ids: Array, chunk: Chunk, is_tied: Array) -> Array:
+    """Counts tied scores that precede, in arrays, for the queries with ties."""
     before: Array = np.zeros_like(chunk.ids)
-    rows = np.flatnonzero(are_tied.any(axis=1))
+    rows = np.flatnonzero(is_tied.any(axis=1))
     if len(rows):
-        some = Chunk(*(None if x is None else x[rows] for x in chunk))
+        tied_chunk = Chunk(*(None if x is None else x[rows] for x in chunk))
         ids = ids if len(ids) == 1 else ids[rows]
-        keys, own_keys = some.keys_of(ids), some.keys_of(some.ids)
-        before[rows] = search_before(scores[rows], some.targets, keys, own_keys)
+        keys, target_keys = (
+            tied_chunk.tie_keys(ids),
+            tied_chunk.tie_keys(tied_chunk.ids),
+        )
+        before[rows] = search_before(
+            scores[rows], tied_chunk.targets, keys, target_keys
+        )
     return before

@@ -1,4 +1,4 @@
-"""Metrics over all candidates: targets are ranked in one pass, then evaluated."""
+"""Evaluation of metrics over all candidates."""
 
 import functools
 import math
@@ -12,13 +12,17 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arguments import argument_error
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import axis_size
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidate_counts import Counts
 from keras_rank.catalogue.candidates import Candidates, holds_nan
-from keras_rank.catalogue.target_ranks import Retrieval, ranked_by_counts, retrieval
-from keras_rank.catalogue.top_candidates import best_among
+from keras_rank.catalogue.target_ranks import (
+    Retrieval,
+    make_ranked_lists,
+    prepare_retrieval,
+)
+from keras_rank.catalogue.top_candidates import find_best
 from keras_rank.lists.item_lists import TargetLists
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import SegmentedSums, as_group, split_by_type
@@ -32,7 +36,7 @@ from keras_rank.metrics.update import (
 )
 from keras_rank.ranking.base import Ties
 
-# For so many targets, copies are looked for.
+# The number of targets whose embeddings are compared to detect copies.
 _MAX_CHECKED_EMBEDDINGS = 8
 
 
@@ -56,22 +60,23 @@ def warn_of_nan(task: Retrieval) -> None:
 def warn_of_copies(task: Retrieval, counts: Counts) -> None:
     """Warns if most targets have a copy among the candidates.
 
-    The sign costs nothing: a score that other candidates have too, but not most of
-    them, as a constant model would give. Only then are embeddings compared, as scores
-    may be equal by chance. Shards are not, as their workers would have to.
+    The counts are inspected first, at no cost: some other candidates have the same
+    score as a target, but not most of them, as a constant model would give. Embeddings
+    are compared only then, as scores may be equal by chance. Shards are not inspected,
+    as their workers would have to.
     """
     if not isinstance(task.candidates, Candidates) or task.queries.ids is None:
         return
     if task.candidates.features == 1:
-        # A number such as popularity, which items share.
+        # A single number, such as the popularity of an item, is often shared by items.
         return
     tied, scores = map(ops.convert_to_numpy, (counts.tied, counts.scores))
-    number, is_found = task.candidates.items, scores > -math.inf
-    is_tied = is_found & (tied > 1) & (2 * tied <= number)
+    num_items, is_found = task.candidates.items, scores > -math.inf
+    is_tied = is_found & (tied > 1) & (2 * tied <= num_items)
     if 2 * is_tied.sum() > is_found.sum():
         ids = np.unique(task.queries.ids[is_tied])
         ids = ids[:: -(-len(ids) // _MAX_CHECKED_EMBEDDINGS)]
-        has_copy = _numbers_of(task.candidates, ids) > 1
+        has_copy = _count_copies(task.candidates, ids) > 1
         if 2 * has_copy.sum() > len(ids):
             warnings.warn(
                 "`candidates` should hold each item once. Received: most targets, such "
@@ -82,21 +87,22 @@ def warn_of_copies(task: Retrieval, counts: Counts) -> None:
             )
 
 
-def _numbers_of(candidates: Candidates, ids: Array) -> Array:
-    """How many candidates have the embedding of each of a few."""
-    rows, numbers = candidates.rows(ids)[:, None], np.zeros(len(ids), int)
+def _count_copies(candidates: Candidates, ids: Array) -> Array:
+    """Returns the number of candidates with the same embedding as each of some ids."""
+    rows, counts = candidates.read_rows(ids)[:, None], np.zeros(len(ids), int)
     for block in candidates.blocks():
         is_same = ops.all(block.embeddings[None] == rows, axis=2)
-        is_same = ops.logical_and(is_same, block.hold(block.columns))
-        numbers += ops.convert_to_numpy(ops.sum(is_same, axis=1))
-    return numbers
+        is_same = ops.logical_and(is_same, block.contains(block.columns))
+        counts += ops.convert_to_numpy(ops.sum(is_same, axis=1))
+    return counts
 
 
-# With `verbose="auto"`, progress is shown after this many seconds.
-LONG = 5.0
+# The number of seconds after which `verbose="auto"` shows progress.
+PROGRESS_DELAY = 5.0
 
-# Averaged ties may list a rank for each candidate: this many at a time.
-MOST_RANKS = 2**22
+# The number of ranks computed at a time. Averaged ties may have a rank for each
+# candidate.
+MAX_RANKS = 2**22
 
 Metrics = RankingMetrics | Member | Sequence[Member | str | dict[str, Any]]
 
@@ -149,48 +155,50 @@ def evaluate(
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
-    given = targets, queries, candidates, sample_weight, score, exclude, block_size
+    arguments = targets, queries, candidates, sample_weight, score, exclude, block_size
     sums = SegmentedSums(group)
-    add_lists(sums, group, given, verbose)
+    add_lists(sums, group, arguments, verbose)
     return sums.results()
 
 
 def add_lists(
     sums: SegmentedSums,
     group: RankingMetrics,
-    given: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     verbose: Any,
-    warns: bool = True,
+    should_warn: bool = True,
 ) -> None:
-    """Adds what the metrics of lists and those of exposure compute.
+    """Adds the results of the metrics of lists and of exposure to sums.
 
     Args:
-        sums: the sums of no lists yet.
+        sums: the sums, which are still empty.
         group: the metrics.
-        given: what users pass, in the order of `retrieval`.
-        verbose: how much to show.
-        warns: whether to warn about the embeddings.
+        arguments: the arguments of the user, in the order of `prepare_retrieval`.
+        verbose: the progress to show.
+        should_warn: whether to warn about the embeddings.
     """
-    of_lists, of_exposure = split_by_type(group.members)
-    # Opened once, as to encode or to read the candidates may take long.
-    task_in = functools.cache(functools.partial(retrieval, *given))
-    if warns:
-        warn_of_nan(task_in(group.members[0]._compute_dtype))
-    for (dtype, ties, key), members in _by_order(of_lists).items():
-        task, k = task_in(dtype), find_largest_cutoff(members)
-        counts = task.counted(ties, key, progress(verbose, task.candidates.items))
-        if warns:
+    list_metrics, exposure_metrics = split_by_type(group.members)
+    # Inputs are opened once, as encoding or reading the candidates may take long.
+    open_task = functools.cache(functools.partial(prepare_retrieval, *arguments))
+    if should_warn:
+        warn_of_nan(open_task(group.members[0]._compute_dtype))
+    for (dtype, ties, key), members in _group_by_order(list_metrics).items():
+        task, k = open_task(dtype), find_largest_cutoff(members)
+        counts = task.count(ties, key, progress(verbose, task.candidates.items))
+        if should_warn:
             warn_of_copies(task, counts)
-            warns = False
-        indices = [of_lists.index(member) for member in members]
-        for first, lists, part in _parts(task.lists, counts, ties, k):
-            ranked = ranked_by_counts(lists, part, ties, k, task.tied_labels)
+            should_warn = False
+        indices = [list_metrics.index(member) for member in members]
+        for first, lists, part in _split_lists(task.lists, counts, ties, k):
+            ranked = make_ranked_lists(lists, part, ties, k, task.tied_labels)
             sums.add(indices, compute_ranked_columns(members, ranked), first)
-    for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
-        task = task_in(dtype)
-        shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
-        for member in shown_by:
-            sums.sum_recommended(member, shown, task.candidates.items)
+    for (dtype, ties, key), exposure_group in _group_by_order(exposure_metrics).items():
+        task = open_task(dtype)
+        recommended = _find_recommended(
+            task, task.make_queries(ties, key), max(x.k for x in exposure_group)
+        )
+        for member in exposure_group:
+            sums.sum_recommended(member, recommended, task.candidates.items)
 
 
 def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
@@ -201,37 +209,47 @@ def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetric
     return group
 
 
-def _by_order(metrics: Sequence[M]) -> dict[tuple[str, Ties, int], list[M]]:
-    """Groups metrics by the order that they share: its precision, ties and seed."""
+def _group_by_order(metrics: Sequence[M]) -> dict[tuple[str, Ties, int], list[M]]:
+    """Groups metrics by dtype, tie rule and seed, which determine the order."""
     return group_by(metrics, lambda m: (m._compute_dtype, *m._order))
 
 
-def _shown(task: Retrieval, queries: Queries, k: int) -> Tensor:
-    """The ids of the best candidates of each list that counts, -1 for the others."""
-    counts = task.lists.has_items
-    if size_of(counts, 0) == 0:
+def _find_recommended(task: Retrieval, queries: Queries, k: int) -> Tensor:
+    """Returns the ids of the best candidates of each list.
+
+    The ids of lists that are not counted are -1.
+    """
+    is_counted = task.lists.has_items
+    if axis_size(is_counted, 0) == 0:
         return ops.zeros((0, k), "int32")
-    best = best_among(queries, task.candidates, task.score, k)
-    return backend.where(counts[:, None], best.ids, -1)
+    best = find_best(queries, task.candidates, task.score, k)
+    return backend.where(is_counted[:, None], best.ids, -1)
 
 
-def _parts(
+def _split_lists(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None
 ) -> Iterator[tuple[int, TargetLists, Counts]]:
-    """The lists and their counts from a list on, as many as memory allows."""
-    number = int(size_of(lists.ids, 0))
-    size = max(number, 1)
+    """Yields parts of the lists and their counts that fit into memory.
+
+    Yields:
+        The index of the first list, the lists, and the counts.
+    """
+    num_lists = int(axis_size(lists.ids, 0))
+    size = max(num_lists, 1)
     if ties == "average":
-        ranks = ops.convert_to_numpy(counts.tied).astype("int64").sum(axis=1)
-        most = int(min(ranks.max(initial=1), lists.items if k is None else k))
-        size = max(1, MOST_RANKS // max(most, 1))
-    for start in range(0, number, size):
+        num_ranks = ops.convert_to_numpy(counts.tied).astype("int64").sum(axis=1)
+        largest = int(min(num_ranks.max(initial=1), lists.items if k is None else k))
+        size = max(1, MAX_RANKS // max(largest, 1))
+    for start in range(0, num_lists, size):
         part = Counts(*(x[start : start + size] for x in counts))
-        yield start, lists.part(start, start + size), part
+        yield start, lists.slice_lists(start, start + size), part
 
 
 def check_verbose(verbose: Any) -> Any:
-    """Returns how much to show: 2, which `fit` accepts too, is the same as 1."""
+    """Returns `verbose`, and raises `ValueError` for unknown values.
+
+    The value 2, which `fit` accepts too, is the same as 1.
+    """
     if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
         return verbose
     raise argument_error("verbose", '"auto", 0, 1 or 2', verbose)
@@ -240,13 +258,13 @@ def check_verbose(verbose: Any) -> Any:
 def progress(
     verbose: Any, number: int | None, unit: str = "candidate"
 ) -> Callable[[int], None]:
-    """A function of the number of units so far that shows it if requested."""
+    """Returns a function that shows progress, given the number of units so far."""
     if not verbose:
         return lambda done: None
     started, bar = time.monotonic(), keras.utils.Progbar(number, unit_name=unit)
 
     def show(done: int) -> None:
-        if verbose != "auto" or time.monotonic() - started > LONG:
+        if verbose != "auto" or time.monotonic() - started > PROGRESS_DELAY:
             bar.update(done)
 
     return show

@@ -1,4 +1,4 @@
-"""Candidates in parts, each counted by a worker. The counts add up."""
+"""Candidates in parts, each counted by a worker."""
 
 import dataclasses
 import functools
@@ -13,11 +13,11 @@ from keras_rank.arguments import argument_error
 from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import (
     Candidates,
-    check_as_many,
+    check_same_count,
     no_ids,
     open_candidates,
 )
-from keras_rank.lists.input_arrays import refused
+from keras_rank.lists.input_arrays import value_error
 from keras_rank.lists.tensors import as_tensor
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
@@ -62,14 +62,14 @@ class Shards:
     ) -> None:
         if not isinstance(parts, list | tuple) or len(parts) == 0:
             received = f"parts of type {type(parts).__name__}"
-            raise refused("parts", "be a list of one or more parts", received)
+            raise value_error("parts", "be a list of one or more parts", received)
         if not callable(map_fn):
             raise argument_error("map_fn", "a function", map_fn)
         self.parts, self.map_fn = list(parts), map_fn
 
 
 class Part(NamedTuple):
-    """A part of the candidates as passed, its first id, and its number of items."""
+    """The candidates of a part, its first id, and its number of items."""
 
     candidates: Any
     first_id: int
@@ -78,7 +78,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OpenShards:
-    """Parts with known numbers of items."""
+    """Shards whose numbers of items and features are known."""
 
     parts: list[Part]
     map_fn: Map
@@ -88,59 +88,60 @@ class OpenShards:
 
 
 def open_shards(shards: Shards, block_size: int | None) -> OpenShards:
-    """Asks each part for its number of items and of features."""
-    ask = functools.partial(_shape, block_size=block_size)
-    shapes = list(_map_parts(shards.map_fn, ask, shards.parts))
+    """Reads the number of items and of features of each part."""
+    read_shape = functools.partial(_read_shape, block_size=block_size)
+    shapes = list(_map_parts(shards.map_fn, read_shape, shards.parts))
     items, features = np.array(shapes, "int64").T
     if len(set(features)) > 1:
         received = f"parts with {features.tolist()} features"
-        raise refused("parts", "have the same number of features", received)
+        raise value_error("parts", "have the same number of features", received)
     starts = np.cumsum(items) - items
-    each = zip(shards.parts, starts.tolist(), items.tolist(), strict=True)
-    parts = [Part(*x) for x in each]
+    part_fields = zip(shards.parts, starts.tolist(), items.tolist(), strict=True)
+    parts = [Part(*x) for x in part_fields]
     return OpenShards(
         parts, shards.map_fn, int(sum(items)), int(features[0]), block_size
     )
 
 
-def _shape(part: Any, block_size: int | None) -> tuple[int, int]:
+def _read_shape(part: Any, block_size: int | None) -> tuple[int, int]:
     candidates = open_candidates(part, block_size, 1)
     return candidates.items, candidates.features
 
 
-def in_each_part(
+def apply_to_parts(
     function: Callable[..., Any],
     queries: Queries,
     candidates: Candidates | OpenShards,
     *options: Any,
     after_block: Callable[[int], None] | None = None,
 ) -> Iterator[Any]:
-    """Yields what a function finds in each part of candidates, or in all as one.
+    """Yields the result of a function for each part, or for all candidates at once.
 
     Args:
         function: function of a module, of queries, candidates and the options.
         queries: the queries.
-        candidates: the candidates.
+        candidates: the candidates. Only shards have parts.
         *options: further arguments of the function.
-        after_block: function that is called with the number of candidates so far. For
-            candidates in one, the function takes it too, and calls it after each block.
+        after_block: function that is called with the number of candidates so far. If
+            there are no parts, the function takes it too, and calls it after each
+            block.
     """
     if not isinstance(candidates, OpenShards):
-        shown = {} if after_block is None else {"after_block": after_block}
-        yield function(queries, candidates, *options, **shown)
+        keywords = {} if after_block is None else {"after_block": after_block}
+        yield function(queries, candidates, *options, **keywords)
         return
-    arrays = queries.each(ops.convert_to_numpy)
-    work = Work(function, arrays, candidates.block_size, options)
-    found = _map_parts(candidates.map_fn, work, candidates.parts)
-    for part, of_part in zip(candidates.parts, found, strict=True):
-        yield of_part
+    arrays = queries.apply(ops.convert_to_numpy)
+    task = PartTask(function, arrays, candidates.block_size, options)
+    results = _map_parts(candidates.map_fn, task, candidates.parts)
+    for part, result in zip(candidates.parts, results, strict=True):
+        yield result
         if after_block is not None:
             after_block(part.first_id + part.items)
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
-    """The work on a part, sent to its worker with queries as NumPy arrays."""
+class PartTask:
+    """The task of a worker: a function of a part, with queries as NumPy arrays."""
 
     function: Callable[..., Any]
     queries: Queries
@@ -148,23 +149,23 @@ class Work:
     options: tuple[Any, ...]
 
     def __call__(self, part: Part) -> Any:
-        """Returns what the function finds in the part, as NumPy arrays."""
+        """Returns the result of the function for a part, as NumPy arrays."""
         ids = self.queries.ids
-        wanted = no_ids if ids is None else lambda: np.unique(ids)
+        get_requested_ids = no_ids if ids is None else lambda: np.unique(ids)
         candidates = open_candidates(
             part.candidates,
             self.block_size,
             len(self.queries.embeddings),
-            wanted,
+            get_requested_ids,
             part.first_id,
         )
-        check_as_many(part.items, candidates.items)
+        check_same_count(part.items, candidates.items)
         queries = self.queries._replace(
             embeddings=as_tensor(self.queries.embeddings),
             keys=as_tensor(self.queries.keys),
         )
-        found = self.function(queries, candidates, *self.options)
-        return keras.tree.map_structure(ops.convert_to_numpy, found)
+        result = self.function(queries, candidates, *self.options)
+        return keras.tree.map_structure(ops.convert_to_numpy, result)
 
 
 def _map_parts(
@@ -174,14 +175,14 @@ def _map_parts(
     results = map_fn(function, parts)
     if not isinstance(results, Iterable):
         expected = "return or yield the result of the function for each part"
-        raise refused("map_fn", expected, type(results).__name__)
+        raise value_error("map_fn", expected, type(results).__name__)
     number = 0
     for number, result in enumerate(results, 1):
         if result is None:
             expected = "return the result of the function for each part"
-            raise refused("map_fn", expected, f"None for part {number - 1}")
+            raise value_error("map_fn", expected, f"None for part {number - 1}")
         if number <= len(parts):
             yield result
     if number != len(parts):
         received = f"{number} results for {len(parts)} parts"
-        raise refused("map_fn", "return one result for each part", received)
+        raise value_error("map_fn", "return one result for each part", received)

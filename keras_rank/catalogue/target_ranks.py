@@ -18,22 +18,22 @@ from keras_rank.arguments import (
     check_ties,
     shuffle_key,
 )
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import axis_size
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.catalogue.blocks import Queries, Score, check_score, prepared
+from keras_rank.catalogue.blocks import Queries, Score, check_score, prepare_queries
 from keras_rank.catalogue.candidate_counts import Counts, count_candidates
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
-from keras_rank.lists.ids import checked_ids, to_ids
-from keras_rank.lists.input_arrays import refused, to_tensor
+from keras_rank.lists.ids import to_id_tensor, validate_ids
+from keras_rank.lists.input_arrays import to_tensor, value_error
 from keras_rank.lists.item_lists import RankCounts, TargetLists
 from keras_rank.lists.standardize import read_targets, standardize_targets
-from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of
-from keras_rank.ranking.base import COUNTED_TIES, Ranking, Ties, list_keys
+from keras_rank.lists.tensors import as_tensor, static_shape, upcast
+from keras_rank.ranking.base import Ranking, Ties, list_keys
 from keras_rank.ranking.order_spec import OrderSpec, RankedLists
-from keras_rank.ranking.target_ranking import rank_counted
+from keras_rank.ranking.target_ranking import rank_from_counts
 
-# Ids are counted in int32.
+# Ids are int32, so they are below this number.
 LARGEST_ID = 2**31
 
 
@@ -109,16 +109,16 @@ def rank(
     """
     k, ties = check_k(k), check_ties(shuffle_ties)
     key, dtype = shuffle_key(ties, seed), check_dtype(dtype)
-    task = retrieval(
+    task = prepare_retrieval(
         targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
-    counts = task.counted(ties, key)
-    return ranked_by_counts(task.lists, counts, ties, k, task.tied_labels)
+    counts = task.count(ties, key)
+    return make_ranked_lists(task.lists, counts, ties, k, task.tied_labels)
 
 
 @dataclasses.dataclass(frozen=True)
 class Retrieval:
-    """Queries, their targets, and the candidates among which these are ranked."""
+    """Queries, their targets, and the candidates among which targets are ranked."""
 
     lists: TargetLists
     queries: Queries
@@ -126,65 +126,72 @@ class Retrieval:
     score: str | Score
     tied_labels: str | None
 
-    def counted(
+    def count(
         self, ties: Ties, key: int, after_block: Callable[[int], None] = lambda _: None
     ) -> Counts:
         """Counts the candidates above each target, in one pass."""
         lists = self.lists
-        if size_of(lists.ids, 0) == 0:
-            nothing = ops.zeros_like(lists.ids)
-            return Counts(nothing, nothing, nothing, ops.zeros_like(lists.labels))
+        if axis_size(lists.ids, 0) == 0:
+            zeros = ops.zeros_like(lists.ids)
+            return Counts(zeros, zeros, zeros, ops.zeros_like(lists.labels))
         return count_candidates(
-            self.asked(ties, key),
+            self.make_queries(ties, key),
             self.candidates,
             self.score,
             ties in COUNTED_TIES,
             after_block,
         )
 
-    def asked(self, ties: Ties, key: int) -> Queries:
-        """The queries, with keys for an order of ties."""
-        keys = keys_of_queries(ties, key, self.lists.has_items)
+    def make_queries(self, ties: Ties, key: int) -> Queries:
+        """Returns the queries, with keys for an order of ties."""
+        keys = query_keys(ties, key, self.lists.has_items)
         return self.queries._replace(keys=keys)
 
 
-def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
-    """The random keys of queries if ties are shuffled: see `list_keys`."""
+def query_keys(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
+    """Returns the random keys of queries if ties are shuffled, or `None`.
+
+    See `list_keys`.
+    """
     if ties != "shuffle":
         return None
-    return backend.enter(_keys, key, has_items)
+    return backend.run_program(_list_keys, key, has_items)
 
 
-def _keys(key: int, has_items: Tensor) -> Tensor:
+def _list_keys(key: int, has_items: Tensor) -> Tensor:
     return list_keys(key, 0, as_tensor(has_items))
 
 
-def ranked_by_counts(
-    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, tied: str | None
+def make_ranked_lists(
+    lists: TargetLists,
+    counts: Counts,
+    ties: Ties,
+    k: int | None,
+    tied_labels: str | None,
 ) -> RankedLists:
-    """Returns the ranks that follow from the counts."""
+    """Returns ranked lists, with the ranks that follow from the counts."""
     order = OrderSpec(True, ties, k)
-    if order.by_steps:
-        lists, ranking = _ranked(lists, counts, order=order)
+    if order.is_stepwise:
+        lists, ranking = _rank_lists(lists, counts, order=order)
     else:
-        lists, ranking = backend.enter(_ranked, lists, counts, order=order)
-    return RankedLists(lists, ranking, k, ties, tied)
+        lists, ranking = backend.run_program(_rank_lists, lists, counts, order=order)
+    return RankedLists(lists, ranking, k, ties, tied_labels)
 
 
-def _ranked(
+def _rank_lists(
     lists: TargetLists, counts: Counts, *, order: OrderSpec
 ) -> tuple[TargetLists, Ranking]:
-    retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
-    tied = counts.tied if order.ties in COUNTED_TIES else counts.before + 1
+    retrieved = ops.logical_and(counts.scores > -math.inf, lists.is_in_catalogue)
+    tied = counts.tied if order.ties == "average" else counts.before + 1
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )
-    ranking = rank_counted(order, lists, retrieved, above, tied)
-    places = RankCounts(above, equal, retrieved)
-    return dataclasses.replace(lists, counts=places), ranking
+    ranking = rank_from_counts(order, lists, retrieved, above, tied)
+    rank_counts = RankCounts(above, equal, retrieved)
+    return dataclasses.replace(lists, counts=rank_counts), ranking
 
 
-def retrieval(
+def prepare_retrieval(
     targets: Any,
     queries: Any,
     candidates: Any,
@@ -194,92 +201,108 @@ def retrieval(
     block_size: int | None,
     dtype: str,
 ) -> Retrieval:
-    """Checks and casts what users pass, in the order of `rank`."""
-    embeddings, found = open_scored(
-        queries, candidates, score, block_size, lambda: wanted_ids(targets)
+    """Checks and casts the arguments of a user, in the order of `rank`."""
+    embeddings, opened = open_inputs(
+        queries, candidates, score, block_size, lambda: unique_target_ids(targets)
     )
-    given = targets, found.items, sample_weight, dtype
-    lists, tied = standardize_targets(*given)
-    number = shape_of(embeddings)[:1]
-    if shape_of(lists.ids)[:1] != number:
+    arguments = targets, opened.items, sample_weight, dtype
+    lists, tied_labels = standardize_targets(*arguments)
+    number = static_shape(embeddings)[:1]
+    if static_shape(lists.ids)[:1] != number:
         received = f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
-        raise refused("targets", "have a row for each query", received)
-    can_be_found, ids = map(ops.convert_to_numpy, (lists.can_be_found, lists.ids))
-    ids = np.where(can_be_found, ids, np.int32(-1))
-    excluded = excluded_ids(exclude, ids, found.items)
-    asked = Queries(embeddings, ids, excluded, None)
-    return Retrieval(lists, asked, found, score, tied)
+        raise value_error("targets", "have a row for each query", received)
+    is_in_catalogue, ids = map(ops.convert_to_numpy, (lists.is_in_catalogue, lists.ids))
+    ids = np.where(is_in_catalogue, ids, np.int32(-1))
+    excluded = read_excluded(exclude, ids, opened.items)
+    query_group = Queries(embeddings, ids, excluded, None)
+    return Retrieval(lists, query_group, opened, score, tied_labels)
 
 
-def open_scored(
+def open_inputs(
     queries: Any,
     candidates: Any,
     score: Any,
     block_size: int | None,
-    wanted: Callable[[], Array] = no_ids,
+    get_requested_ids: Callable[[], Array] = no_ids,
 ) -> tuple[Tensor, Candidates | OpenShards]:
-    """Returns queries and candidates of matching shapes, from what users pass.
+    """Returns queries and candidates of matching shapes, from the arguments of a user.
 
-    `wanted` returns the ids of candidates that will be asked for.
+    Args:
+        queries: the queries.
+        candidates: the candidates.
+        score: the name of a score, or a user's function.
+        block_size: the number of candidates in a block, or `None`.
+        get_requested_ids: function that returns the ids of candidates whose rows will
+            be read.
     """
     is_symbolic = isinstance(queries, keras.KerasTensor)
     embeddings = queries
     if not is_symbolic:
-        embeddings = ranked_as(to_tensor("queries", queries))
+        embeddings = upcast(to_tensor("queries", queries))
     if is_symbolic or not backend.is_concrete(embeddings):
         expected = "be concrete values, as candidates are ranked block by block, "
         expected += "outside compiled functions"
-        raise refused("queries", expected, "a traced tensor")
-    is_ours = isinstance(score, str)
-    if len(embeddings.shape) < 2 or (is_ours and len(embeddings.shape) != 2):
-        received = f"queries.shape={shape_of(embeddings)}"
-        raise refused("queries", "have the shape (batch, features)", received)
+        raise value_error("queries", expected, "a traced tensor")
+    is_built_in = isinstance(score, str)
+    if len(embeddings.shape) < 2 or (is_built_in and len(embeddings.shape) != 2):
+        received = f"queries.shape={static_shape(embeddings)}"
+        raise value_error("queries", "have the shape (batch, features)", received)
     check_score(score)
     block_size = check_block_size(block_size)
-    found = (
+    opened = (
         open_shards(candidates, block_size)
         if isinstance(candidates, Shards)
-        else open_candidates(candidates, block_size, int(embeddings.shape[0]), wanted)
+        else open_candidates(
+            candidates, block_size, int(embeddings.shape[0]), get_requested_ids
+        )
     )
-    features = found.features
-    if is_ours and features != embeddings.shape[1]:
+    features = opened.features
+    if is_built_in and features != embeddings.shape[1]:
         raise ValueError(
             "`queries` and `candidates` should have the same number of features. "
-            f"Received: queries.shape={shape_of(embeddings)}, candidates with "
+            f"Received: queries.shape={static_shape(embeddings)}, candidates with "
             f"{features} features"
         )
-    return prepared(score, embeddings), found
+    return prepare_queries(score, embeddings), opened
 
 
-def wanted_ids(targets: Any) -> Array:
-    """The distinct ids of all targets."""
+def unique_target_ids(targets: Any) -> Array:
+    """Returns the distinct ids of all targets."""
     ids = ops.convert_to_numpy(read_targets("targets", targets))
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 
 def check_block_size(block_size: Any) -> int | None:
-    """Returns the number of candidates in a block, `None` if it is not given."""
+    """Returns the number of candidates in a block, or `None` by default."""
     if block_size is None:
         return None
     return check_positive("block_size", block_size, "a positive integer or None")
 
 
-def excluded_ids(exclude: Any, kept: Array, items: int) -> Array | None:
-    """The distinct ids to exclude, from what users pass, without those to keep.
+def read_excluded(exclude: Any, target_ids: Array, items: int) -> Array | None:
+    """Returns the ids to exclude, without the targets of the same list.
 
-    `None` if there are none. Both are padded with -1.
+    The ids of a list are distinct. The result is `None` if there are none. Both arrays
+    of ids are padded with -1.
+
+    Args:
+        exclude: the argument of the user.
+        target_ids: array of shape `(batch, targets)`.
+        items: the number of candidates.
     """
     if exclude is None:
         return None
-    ids = to_ids("exclude", exclude, items)
-    if len(ids.shape) != 2 or ids.shape[0] != len(kept):
-        received = f"exclude.shape={shape_of(ids)}"
-        raise refused("exclude", "have the shape (batch, n), padded with -1", received)
-    ids = backend.enter(checked_ids, ids, argument="exclude", items=items)
-    # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
+    ids = to_id_tensor("exclude", exclude, items)
+    if len(ids.shape) != 2 or ids.shape[0] != len(target_ids):
+        received = f"exclude.shape={static_shape(ids)}"
+        raise value_error(
+            "exclude", "have the shape (batch, n), padded with -1", received
+        )
+    ids = backend.run_program(validate_ids, ids, argument="exclude", items=items)
+    # NumPy is fast enough for one call. Ids are sorted, so duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
-    # Lists are kept apart.
+    # An offset for each list prevents matches with the ids of other lists.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
-    excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
+    excluded[np.isin(first_of_list + excluded, first_of_list + target_ids)] = -1
     return excluded if excluded.shape[1] else None

@@ -15,13 +15,13 @@ from keras_rank.arguments import (
     check_ties_broken,
     shuffle_key,
 )
-from keras_rank.arrays.arithmetic import as_compared, as_ranked
+from keras_rank.arrays.arithmetic import comparable_scores, flush_subnormals
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks
 from keras_rank.catalogue.blocks import Chunk, Queries, Score
 from keras_rank.catalogue.candidates import Block, Candidates
-from keras_rank.catalogue.shards import OpenShards, in_each_part
-from keras_rank.catalogue.target_ranks import excluded_ids, keys_of_queries, open_scored
+from keras_rank.catalogue.shards import OpenShards, apply_to_parts
+from keras_rank.catalogue.target_ranks import open_inputs, query_keys, read_excluded
 from keras_rank.lists.tensors import as_tensor, cast_finite
 from keras_rank.ranking.base import item_keys
 
@@ -73,52 +73,63 @@ def top_k(
     """
     k, ties = check_positive("k", k), check_ties_broken(shuffle_ties)
     key, dtype = shuffle_key(ties, seed), check_dtype(dtype)
-    embeddings, found = open_scored(queries, candidates, score, block_size)
+    embeddings, opened = open_inputs(queries, candidates, score, block_size)
     number = int(embeddings.shape[0])
     if number == 0:
         return ops.zeros((0, k), dtype), ops.zeros((0, k), "int32")
-    nothing = np.full((number, 1), -1, "int32")
-    excluded = excluded_ids(exclude, nothing, found.items)
-    keys = keys_of_queries(ties, key, np.ones(number, "bool"))
-    best = best_among(Queries(embeddings, None, excluded, keys), found, score, k)
+    padding = np.full((number, 1), -1, "int32")
+    excluded = read_excluded(exclude, padding, opened.items)
+    keys = query_keys(ties, key, np.ones(number, "bool"))
+    best = find_best(Queries(embeddings, None, excluded, keys), opened, score, k)
     return cast_finite(best.scores, dtype), best.ids
 
 
 class Best(NamedTuple):
-    """The best candidates so far, of shape `(queries, k)`: `-inf` and -1 for none."""
+    """The best candidates, in arrays or tensors of shape `(queries, k)`.
+
+    If there are fewer candidates, the rest is `-inf` and -1.
+    """
 
     scores: Tensor
     ids: Tensor
 
 
-def best_among(
+def find_best(
     queries: Queries, candidates: Candidates | OpenShards, score: str | Score, k: int
 ) -> Best:
-    """Returns the best of each query, of equal scores those with larger keys first."""
-    found = list(in_each_part(best_of, queries, candidates, score, k))
-    # On NumPy, Keras would join float32 and float64 as float32.
-    dtype = np.result_type(*(x.scores for x in found))
-    scores = np.concatenate([x.scores.astype(dtype) for x in found], axis=1)
-    ids = np.concatenate([x.ids for x in found], axis=1)
+    """Returns the best candidates of each query.
+
+    Equal scores are ordered by decreasing keys.
+    """
+    parts = list(apply_to_parts(find_best_in_part, queries, candidates, score, k))
+    # Keras would concatenate float32 and float64 as float32 on the NumPy backend.
+    dtype = np.result_type(*(x.scores for x in parts))
+    scores = np.concatenate([x.scores.astype(dtype) for x in parts], axis=1)
+    ids = np.concatenate([x.ids for x in parts], axis=1)
     best = Best(*map(as_tensor, (scores, ids)))
-    return best if len(found) == 1 else backend.enter(_first, queries.keys, best, k=k)
+    return (
+        best
+        if len(parts) == 1
+        else backend.run_program(_take_first, queries.keys, best, k=k)
+    )
 
 
-def best_of(
+def find_best_in_part(
     queries: Queries, candidates: Candidates, score: str | Score, k: int
 ) -> Best:
-    """The best of all candidates, or of consecutive ones, in arrays.
+    """Returns the best of all candidates, or of a part of them, as arrays.
 
-    A first pass keeps two more, which tell whether others equal the last of the best.
-    Queries for which these are not enough are asked again, and all scores are sorted.
+    A first pass stores two more candidates, which show whether others tie with the last
+    of the best. Queries for which two are not enough are searched again, and all scores
+    are sorted.
     """
     rows = np.arange(queries.embeddings.shape[0], dtype="int32")
-    best, are_best = _one_pass(queries, candidates, score, k, rows, False)
-    rows = np.flatnonzero(~are_best).astype("int32")
+    best, is_final = _one_pass(queries, candidates, score, k, rows, False)
+    rows = np.flatnonzero(~is_final).astype("int32")
     if len(rows):
-        of_rows, _ = _one_pass(queries, candidates, score, k, rows, True)
-        for whole, part in zip(best, of_rows, strict=True):
-            whole[rows] = part
+        repeated, _ = _one_pass(queries, candidates, score, k, rows, True)
+        for target, part in zip(best, repeated, strict=True):
+            target[rows] = part
     return best
 
 
@@ -128,107 +139,143 @@ def _one_pass(
     score: str | Score,
     k: int,
     rows: Array,
-    again: bool,
+    is_second_pass: bool,
 ) -> tuple[Best, Array]:
-    """Reads candidates once for some queries: the best, and whether they are."""
+    """Reads candidates once for some queries.
+
+    Returns:
+        The best candidates, and whether they are final.
+    """
     number = int(queries.embeddings.shape[0])
-    parts = list(blocks.chunks_of(rows, candidates, number, again))
+    parts = list(blocks.split_rows(rows, candidates, number, is_second_pass))
     chunks = [queries.chunk(*part) for part in parts]
-    most = min(k if again else k + 2, candidates.items)
-    found = blocks.fold_blocks(
+    num_stored = min(k if is_second_pass else k + 2, candidates.items)
+    states = blocks.fold_blocks(
         candidates,
         chunks,
         score,
-        blocks.step_of(_kept, again, score),
-        [_nothing(asked, most) for _, asked in parts],
+        blocks.compile_step(_add_block, is_second_pass, score),
+        [_initial_best(num_searched, num_stored) for _, num_searched in parts],
     )
-    is_whole = most == candidates.items or again
+    holds_all = num_stored == candidates.items or is_second_pass
     tensors = list[Tensor]()
-    for chunk, kept in zip(chunks, found, strict=True):
-        tensors += backend.enter(_finish, chunk.keys, kept, k=k, is_whole=is_whole)
+    for chunk, state in zip(chunks, states, strict=True):
+        tensors += backend.run_program(
+            _finish, chunk.keys, state, k=k, holds_all=holds_all
+        )
     arrays = backend.read(tensors)
-    scores, ids, are_best = (
+    scores, ids, is_final = (
         np.concatenate(arrays[i::3])[: len(rows)] for i in range(3)
     )
-    return Best(scores, ids), are_best
+    return Best(scores, ids), is_final
 
 
-class Kept(NamedTuple):
-    """The best so far, and whether any were NaN, of shape `(queries, 1)`."""
+class BestSoFar(NamedTuple):
+    """The best candidates so far, and whether any scores were NaN.
+
+    `has_nan` has the shape `(queries, 1)`.
+    """
 
     scores: Tensor
     ids: Tensor
-    are_odd: Tensor
+    has_nan: Tensor
 
 
-def _nothing(queries: int, most: int) -> Kept:
-    scores = np.full((queries, most), -math.inf, "float32")
-    ids, are_odd = np.full((queries, most), -1, "int32"), np.zeros((queries, 1), "bool")
-    return Kept(*map(backend.to_tensor, (scores, ids, are_odd)))
+def _initial_best(num_queries: int, num_stored: int) -> BestSoFar:
+    scores = np.full((num_queries, num_stored), -math.inf, "float32")
+    ids, has_nan = (
+        np.full((num_queries, num_stored), -1, "int32"),
+        np.zeros((num_queries, 1), "bool"),
+    )
+    return BestSoFar(*map(backend.to_tensor, (scores, ids, has_nan)))
 
 
-def _kept(
-    again: bool, score: str | Score, chunk: Chunk, block: Block, kept: Kept
-) -> Kept:
-    """Adds the best of a block, of any that are equal, or by all scores and keys."""
-    asked, most = kept.scores.shape
-    scores = blocks.scores_in(score, chunk.embeddings, block, asked)
+def _add_block(
+    is_second_pass: bool,
+    score: str | Score,
+    chunk: Chunk,
+    block: Block,
+    state: BestSoFar,
+) -> BestSoFar:
+    """Adds the best candidates of a block.
+
+    In a first pass, any of the candidates with equal scores are stored. In a second
+    pass, all scores are sorted together with their keys.
+    """
+    num_queries, num_stored = state.scores.shape
+    scores = blocks.compute_block_scores(score, chunk.embeddings, block, num_queries)
     size = scores.shape[1]
     if callable(score) and not backend.is_concrete(scores):
-        # A pass over memory: all but the graphs of TensorFlow, which a user's
-        # function may need, tell NaN by an entry that is first.
-        scores = as_compared(scores)
-    if chunk.wanted is not None:
-        column, is_here = blocks.places_in(block, chunk.wanted)
+        # Top-k ranks NaN first, which reveals it, except in graphs of TensorFlow. A
+        # user's function may need such a graph, so NaN is replaced here, which costs a
+        # pass over memory.
+        scores = comparable_scores(scores)
+    if chunk.tracked_ids is not None:
+        column, is_in_block = blocks.locate_ids(block, chunk.tracked_ids)
         if callable(score):
-            # A user's function may keep what it returned.
+            # A user's function may still use the tensor that it returned.
             scores = ops.copy(scores)
-        scores = backend.with_lowest(scores, backend.where(is_here, column, size))
-    if again:
-        scores = as_compared(scores)
-        column = ops.broadcast_to(block.columns, (asked, size))
-        values, places = _in_order(scores, block.first_id + column, chunk, most)
+        scores = backend.set_to_lowest(scores, backend.where(is_in_block, column, size))
+    if is_second_pass:
+        scores = comparable_scores(scores)
+        column = ops.broadcast_to(block.columns, (num_queries, size))
+        values, positions = _sort_first(
+            scores, block.first_id + column, chunk, num_stored
+        )
     else:
-        values, places = backend.top_k(scores, min(most, size))
-    ids = block.first_id + ops.cast(places, "int32")
-    are_odd = ops.any(ops.isnan(values), axis=1, keepdims=True) | kept.are_odd
-    pairs = (kept.scores, backend.without_nan(values)), (kept.ids, ids)
-    scores, ids = (backend.library_of(x[0]).concatenate(x, axis=1) for x in pairs)
-    scores, places = (
-        _in_order(scores, ids, chunk, most) if again else backend.top_k(scores, most)
+        values, positions = backend.top_k(scores, min(num_stored, size))
+    ids = block.first_id + ops.cast(positions, "int32")
+    has_nan = ops.any(ops.isnan(values), axis=1, keepdims=True) | state.has_nan
+    pairs = (state.scores, backend.replace_nan(values)), (state.ids, ids)
+    scores, ids = (backend.get_library(x[0]).concatenate(x, axis=1) for x in pairs)
+    scores, positions = (
+        _sort_first(scores, ids, chunk, num_stored)
+        if is_second_pass
+        else backend.top_k(scores, num_stored)
     )
-    return Kept(scores, backend.take(ids, places), are_odd)
+    return BestSoFar(scores, backend.take(ids, positions), has_nan)
 
 
-def _in_order(
+def _sort_first(
     scores: Tensor, ids: Tensor, chunk: Chunk, number: int
 ) -> tuple[Tensor, Tensor]:
-    """The first scores and their positions, of equal ones those with larger keys."""
-    in_order, order = backend.sorted_descending(scores, chunk.keys_of(ids))
-    return in_order[:, :number], order[:, :number]
+    """Returns the highest scores and their positions.
+
+    Equal scores are ordered by decreasing keys.
+    """
+    sorted_scores, order = backend.sort_scores(scores, chunk.tie_keys(ids))
+    return sorted_scores[:, :number], order[:, :number]
 
 
 def _finish(
-    keys: Tensor | None, kept: Kept, *, k: int, is_whole: bool
+    keys: Tensor | None, state: BestSoFar, *, k: int, holds_all: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best k in order, and whether they are the best, or all are kept anyway."""
-    scores, ids, are_odd = as_ranked(kept.scores), kept.ids, kept.are_odd[:, 0]
-    are_best = ops.logical_not(are_odd)
-    if not is_whole:
-        last, beyond = scores[:, k - 1], scores[:, -1]
-        are_best = are_best & ((beyond < last) | (last == -math.inf))
-    best = _first(keys, Best(scores, ids), k=k)
+    """Returns the best k in order, and whether they are final.
+
+    They are final if no candidate outside ties with the last of them, or if all
+    candidates that could are stored.
+    """
+    scores, ids, has_nan = (
+        flush_subnormals(state.scores),
+        state.ids,
+        state.has_nan[:, 0],
+    )
+    is_final = ops.logical_not(has_nan)
+    if not holds_all:
+        last_score, next_score = scores[:, k - 1], scores[:, -1]
+        is_final = is_final & ((next_score < last_score) | (last_score == -math.inf))
+    best = _take_first(keys, Best(scores, ids), k=k)
     missing = [(0, 0), (0, k - best.ids.shape[1])]
     ids = backend.where(best.scores > -math.inf, best.ids, -1)
     return (
         ops.pad(best.scores, missing, constant_values=-math.inf),
         ops.pad(ids, missing, constant_values=-1),
-        are_best,
+        is_final,
     )
 
 
-def _first(keys: Tensor | None, best: Best, *, k: int) -> Best:
-    """The first k, of equal scores those with larger keys first."""
+def _take_first(keys: Tensor | None, best: Best, *, k: int) -> Best:
+    """Returns the best k. Equal scores are ordered by decreasing keys."""
     scores, ids = map(as_tensor, best)
-    scores, order = backend.sorted_descending(scores, item_keys(keys, ids + 1))
+    scores, order = backend.sort_scores(scores, item_keys(keys, ids + 1))
     return Best(scores[:, :k], backend.take(ids, order[:, :k]))

@@ -1,4 +1,4 @@
-"""Evaluation of rankings that are already scored: tables and TREC runs."""
+"""Evaluation of tables of scores and of TREC runs."""
 
 try:
     import duckdb as _duckdb  # noqa: F401

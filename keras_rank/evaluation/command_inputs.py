@@ -1,7 +1,4 @@
-"""The files of a command, and the evaluations of what they hold.
-
-Files given twice are errors.
-"""
+"""The input files of the command, and their evaluations."""
 
 import glob
 import os
@@ -17,132 +14,156 @@ from keras_rank import evaluation
 from keras_rank.arguments import suggestion
 from keras_rank.backends import backend
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.list_table import is_described
-from keras_rank.evaluation.lists.metric_names import RULES, members_of
-from keras_rank.evaluation.lists.trec_eval_measures import expanded
+from keras_rank.evaluation.lists.list_table import has_description
+from keras_rank.evaluation.lists.metric_names import RULES, resolve_metrics
+from keras_rank.evaluation.lists.trec_eval_measures import expand_official
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.registry import parse_metric
-from keras_rank.reading.column_roles import are_judgments
+from keras_rank.reading.column_roles import is_judgments_file
 from keras_rank.reading.files import is_table
 from keras_rank.reading.rows import Columns
 
-# Options that are passed to the functions under the same names.
-_OF_BOTH = (
+# The options are passed as arguments of the same names to both functions, to
+# `evaluate`, and to `evaluate_run`.
+_SHARED_OPTIONS = (
     *("query", "label", "score", "item", "ties", "unjudged", "duplicates"),
     *("keep_items", "lower_is_better"),
 )
-_OF_ROWS = ("weight", "memory_limit")
-_OF_RUNS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limit")
+_TABLE_OPTIONS = ("weight", "memory_limit")
+_RUN_OPTIONS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limit")
 
 
-def models_of(parsed: Namespace) -> list[str]:
-    """The given files without the judgments, if these are the first one."""
-    given: list[str] = parsed.files
-    if parsed.qrels is None and _start_with_judgments(given, parsed):
-        parsed.qrels, *given = given
-    return given
+def get_models(parsed: Namespace) -> list[str]:
+    """Returns the files of models.
+
+    If the first file holds judgments, it becomes `parsed.qrels` instead.
+    """
+    files: list[str] = parsed.files
+    if parsed.qrels is None and _start_with_judgments(files, parsed):
+        parsed.qrels, *files = files
+    return files
 
 
 def _start_with_judgments(files: Sequence[str], parsed: Namespace) -> bool:
-    """Whether the first file holds judgments."""
-    if len(files) == 1 or are_lists(files[0]):
+    """Returns whether the first file holds judgments."""
+    if len(files) == 1 or is_per_list_file(files[0]):
         return not is_table(files[0])
     if not all(map(is_table, files[1:])):
-        # Runs, which tables of rows don't come with.
+        # Files that are not tables are runs, which need judgments.
         return True
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
-    given: Any = {name: getattr(parsed, name) or x for name, x in names.items()}
-    return are_judgments(files[0], Columns(**given))
+    column_names: Any = {name: getattr(parsed, name) or x for name, x in names.items()}
+    return is_judgments_file(files[0], Columns(**column_names))
 
 
-def are_lists(file: str) -> bool:
-    """Whether a file was written by `--per-list`."""
+def is_per_list_file(file: str) -> bool:
+    """Returns whether a file was written by `--per-list`."""
     if not (file.lower().endswith(".parquet") and os.path.isfile(file)):
         return False
     try:
-        return is_described(parquet.read_schema(file))
+        return has_description(parquet.read_schema(file))
     except (pa.ArrowException, OSError):
-        # The error is raised when it is read as a table.
+        # Reading the file as a table raises the error later.
         return False
 
 
-def rules_of(parsed: Namespace) -> str:
-    """The rules by which names of metrics are read."""
+def get_rules(parsed: Namespace) -> str:
+    """Returns the rules that determine the meaning of the names of metrics."""
     return (parsed.rules or RULES[0]) if parsed.qrels is not None else "keras"
 
 
-def metrics_of(parsed: Namespace) -> RankingMetrics:
-    """The metrics, with the options for all of them."""
-    rules, level = rules_of(parsed), parsed.relevance_threshold
+def create_metrics(parsed: Namespace) -> RankingMetrics:
+    """Creates the metrics, with the options that apply to all of them."""
+    rules, level = get_rules(parsed), parsed.relevance_threshold
     if level is not None:
-        _require_none_of_its_own(parsed, "--relevance-threshold", "level")
+        _require_no_own_argument(parsed, "--relevance-threshold", "level")
     if parsed.gains is not None:
-        _require_none_of_its_own(parsed, "--gains", "gains")
-    members = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
+        _require_no_own_argument(parsed, "--gains", "gains")
+    members = resolve_metrics(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
     configs = [member.get_config() for member in members]
-    with_gains = [config for config in configs if "gain_fn" in config]
-    # As trec_eval's -l, which leaves ndcg as it is.
-    with_level = [x for x in configs if "relevance_threshold" in x]
-    with_level = [x for x in with_level if rules == "keras" or "gain_fn" not in x]
-    if parsed.gains is not None and not with_gains:
+    gain_configs = [config for config in configs if "gain_fn" in config]
+    # The option `-l` of trec_eval does not change ndcg, so metrics with gains are left
+    # out.
+    level_configs = [x for x in configs if "relevance_threshold" in x]
+    level_configs = [x for x in level_configs if rules == "keras" or "gain_fn" not in x]
+    if parsed.gains is not None and not gain_configs:
         raise ValueError(
             "--gains should be left out without a metric that has gains, such as ndcg. "
             f"Received: --gains {parsed.gains}"
         )
-    if level is not None and not with_level:
+    if level is not None and not level_configs:
         raise ValueError(
             "--relevance-threshold should be left out without a metric of relevant "
             "items, as by trec_eval's rules ndcg has the gains of all labels. "
             f"Received: --relevance-threshold {level}"
         )
-    for config in with_gains:
+    for config in gain_configs:
         config["gain_fn"] = parsed.gains or config["gain_fn"]
-    for config in with_level if level is not None else []:
+    for config in level_configs if level is not None else []:
         config["relevance_threshold"] = level
     for config in configs if parsed.output == "trec_eval" else []:
-        # Its digits are those of doubles.
-        config["dtype"] = backend.widest("float64")
+        # trec_eval computes in float64, so that results have the same digits.
+        config["dtype"] = backend.supported_dtype("float64")
     pairs = zip(members, configs, strict=True)
     return RankingMetrics([type(x).from_config(config) for x, config in pairs])
 
 
-def _require_none_of_its_own(parsed: Namespace, option: str, what: str) -> None:
-    """Raises for metrics whose strings have what an option is for."""
-    arguments = {
-        "level": ("rel", "relevance_threshold"),
-        "gains": ("dcg", "gain_fn", "gains"),
-    }
+def _require_no_own_argument(parsed: Namespace, option: str, kind: str) -> None:
+    """Raises `ValueError` if a metric has an argument that an option sets.
+
+    Args:
+        parsed: the parsed options.
+        option: the option.
+        kind: the kind of the argument: "level" or "gains".
+    """
+    arguments = {"level": ("rel", "relevance_threshold"), "gains": ("dcg", "gain_fn")}
     for name in parsed.metrics:
         parts = parse_metric(name)
-        if parts is not None and not parts.arguments.keys().isdisjoint(arguments[what]):
+        if parts is not None and not parts.arguments.keys().isdisjoint(arguments[kind]):
             raise ValueError(
-                f"{option} should be left out with metrics that name their own {what}. "
+                f"{option} should be left out with metrics that name their own {kind}. "
                 f"Received: {name}"
             )
 
 
-def evaluation_of(
+def create_evaluation(
     parsed: Namespace,
     source: str | list[str],
     metrics: RankingMetrics | None = None,
 ) -> Evaluation:
-    """Evaluates a run or the rows of files, or reads a file of `--per-list`."""
+    """Evaluates a run or rows of files, or reads a file of `--per-list`.
+
+    Args:
+        parsed: the parsed options.
+        source: the file, or the files of one table.
+        metrics: the metrics. Defaults to `None`: the file was written by `--per-list`.
+    """
     clusters = [parsed.cluster] if parsed.cluster else []
-    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
-    kept = {name: option for option, names in of_options.items() for name in names}
-    if metrics is None or (isinstance(source, str) and are_lists(source)):
-        return _of_lists(str(source), parsed.metrics, kept)
-    of_one = _OF_ROWS if parsed.qrels is None else _OF_RUNS
-    given = {name: getattr(parsed, name) for name in (*_OF_BOTH, *of_one)}
-    arguments: Any = {name: x for name, x in given.items() if x is not None}
+    columns_by_option = {
+        "--by": parsed.by,
+        "--cluster": clusters,
+        "--keep": parsed.keep,
+    }
+    kept_columns = {
+        name: option for option, names in columns_by_option.items() for name in names
+    }
+    if metrics is None or (isinstance(source, str) and is_per_list_file(source)):
+        return _read_per_list_file(str(source), parsed.metrics, kept_columns)
+    option_names = _TABLE_OPTIONS if parsed.qrels is None else _RUN_OPTIONS
+    options = {
+        name: getattr(parsed, name) for name in (*_SHARED_OPTIONS, *option_names)
+    }
+    arguments: Any = {name: x for name, x in options.items() if x is not None}
     arguments["progress"] = show_progress if sys.stderr.isatty() else None
     try:
         if parsed.qrels is not None:
             return evaluation.evaluate_run(parsed.qrels, source, metrics, **arguments)
-        return evaluation.evaluate(source, metrics, keep=list(kept), **arguments)
+        return evaluation.evaluate(
+            source, metrics, keep=list(kept_columns), **arguments
+        )
     except ValueError as error:
         text = str(error)
-        for name, option in kept.items():
+        for name, option in kept_columns.items():
             if f"keep={name!r}" in text:
                 text = text.replace("`keep`", option)
                 text = text.replace(f"keep={name!r}", f"{option} {name}")
@@ -153,11 +174,19 @@ def evaluation_of(
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluation:
-    """Reads a file of `--per-list`, and selects metrics if any are named."""
+def _read_per_list_file(
+    file: str, metrics: list[str], columns: dict[str, str]
+) -> Evaluation:
+    """Reads a file of `--per-list`, and selects metrics.
+
+    Args:
+        file: the file.
+        metrics: the names of the metrics to select. Empty for all metrics.
+        columns: dict from the names of kept columns to the options that need them.
+    """
     values = Evaluation.read(file)._values
     names = []
-    for name in expanded(metrics) or values.metric_names:
+    for name in expand_official(metrics) or values.metric_names:
         metric = values.find(name)
         if metric is None:
             raise ValueError(
@@ -166,23 +195,23 @@ def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluat
             )
         names.append(metric.name)
     for name, option in columns.items():
-        if name not in values.kept:
+        if name not in values.kept_columns:
             raise ValueError(
                 f"{option} should name columns that were kept: --keep {name} "
                 f"--per-list {file}. Received: {option} {name}"
-                f"{suggestion(name, values.kept)}"
+                f"{suggestion(name, values.kept_columns)}"
             )
-    return Evaluation(values.of_metrics(names).table)
+    return Evaluation(values.select_metrics(names).table)
 
 
 def require_distinct(qrels: str | None, files: list[str], models: list[str]) -> None:
-    """Raises for judgments that are also a run, and for duplicate models."""
+    """Raises `ValueError` if judgments are also a run, or a model is given twice."""
     for name in models:
         if models.count(name) > 1:
-            # Names identify results.
+            # Results are identified by the names of files.
             raise ValueError(f"Each file should be given once. Received twice: {name}")
     for file in files:
-        if qrels is not None and _are_one_file(qrels, file):
+        if qrels is not None and _is_same_file(qrels, file):
             raise ValueError(
                 "Qrels and runs should be different files. Received: "
                 f"{qrels!r} and {file!r}"
@@ -190,7 +219,7 @@ def require_distinct(qrels: str | None, files: list[str], models: list[str]) -> 
 
 
 def require_writable(parsed: Namespace, files: list[str], is_one: bool) -> None:
-    """Raises unless `--per-list` writes a file of one run that is not an input."""
+    """Raises `ValueError` if `--per-list` has several runs, or names an input."""
     if not is_one:
         raise ValueError(f"--per-list takes one run. Received: {', '.join(files)}")
     require_no_input("--per-list", parsed.per_list, files, parsed)
@@ -199,21 +228,21 @@ def require_writable(parsed: Namespace, files: list[str], is_one: bool) -> None:
 def require_no_input(
     option: str, file: str, files: list[str], parsed: Namespace
 ) -> None:
-    """Raises if an output is also an input."""
+    """Raises `ValueError` if an output is also an input."""
     for name in filter(None, [*files, parsed.qrels]):
         for each in glob.glob(name, recursive=True) or [name]:
-            if _are_one_file(file, each):
+            if _is_same_file(file, each):
                 raise ValueError(
                     f"{option} should name a file that is not an input, which it "
                     f"would replace. Received: {file!r}, which is the input {each!r}"
                 )
 
 
-def _are_one_file(file: str, other: str) -> bool:
+def _is_same_file(file: str, other: str) -> bool:
     return all(map(os.path.exists, (file, other))) and os.path.samefile(file, other)
 
 
 def show_progress(rows: int, lists: int) -> None:
-    """Shows progress in the last line of a terminal."""
+    """Prints the progress in the last line of a terminal."""
     text = f"\r{rows:,} rows read, {lists:,} queries done"
     print(text, end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""An evaluation: the tables computed from the values of lists, and comparisons."""
+"""The class `Evaluation`, and comparisons of evaluations."""
 
 import os
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
@@ -10,43 +10,41 @@ import pyarrow as pa
 from keras_rank.arguments import check_fraction
 from keras_rank.evaluation.lists import list_table
 from keras_rank.evaluation.lists.list_table import ListTable
-from keras_rank.evaluation.lists.metric_names import measured_of
+from keras_rank.evaluation.lists.metric_names import describe_metric
 from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import (
     Comparison,
-    compared,
-    correct_by_humans,
-    worst_of,
+    compare_lists,
+    find_worst,
 )
-from keras_rank.evaluation.report.intervals import How, Values
-from keras_rank.evaluation.report.page import Page, items_of
-from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table, pandas, unknown_name
+from keras_rank.evaluation.report.intervals import EstimateOptions, Values
+from keras_rank.evaluation.report.page import Page, get_items
+from keras_rank.evaluation.report.summary import summarize
+from keras_rank.evaluation.report.table import Table, import_pandas, unknown_name_error
 from keras_rank.metrics.base import RankingMetric
 
 
 class Evaluation(Mapping[str, float]):
     """The values of metrics for each list, and the tables computed from them.
 
-    `evaluate` and `evaluate_run` return it. Printing it shows the summary, and the
-    warnings of `health`, if there are any. An evaluation is a mapping from the names of
-    metrics to their values, as in `ev["ndcg@10"]` and `dict(ev)`. `ev[...]`, `in` and
-    `get` accept any spelling of a metric. Evaluations are equal only if they are the
-    same object.
+    `evaluate` and `evaluate_run` return an evaluation. `print` shows the summary, and
+    the warnings of `health`, if there are any. An evaluation is a mapping from the
+    names of metrics to their values, as in `ev["ndcg@10"]` and `dict(ev)`. `ev[...]`,
+    `in` and `get` accept any spelling of a metric. Evaluations are equal only if they
+    are the same object.
 
     Args:
         table: `pyarrow.Table` with one row per list, as in `ev.table` and
             `ev.per_list`, or a concatenation of such tables with the same metrics and
             rules.
-        metrics: list of ranking metrics. The metrics of its columns. Defaults to
-            `None`: those in its schema.
-        query: str. The column of the queries. Defaults to `None`: the one in its
-            schema.
+        metrics: list of ranking metrics. The metrics of the columns. Defaults to
+            `None`: the metrics in the schema of the table.
+        query: str. The column of the queries. Defaults to `None`: the column that the
+            schema names.
         left_out: int. The number of queries that were left out because they have no
-            judgments. Defaults to `None`: the number in its column
-            `health/left out`.
+            judgments. Defaults to `None`: the number in the column `health/left out`.
         rules: str. The rules by which runs were evaluated, as shown by `summary`.
-            Defaults to `None`: those in its schema.
+            Defaults to `None`: the rules in the schema.
 
     Attributes:
         table: `pyarrow.Table`: `per_list` and the columns that `health` needs.
@@ -77,8 +75,8 @@ class Evaluation(Mapping[str, float]):
     (0.75, {'mrr': 0.75}, 2)
     """
 
-    # `Mapping` compares values, as which different evaluations may be equal, and has no
-    # hash.
+    # `Mapping` compares values, so that different evaluations could be equal, and
+    # defines no hash.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -91,10 +89,12 @@ class Evaluation(Mapping[str, float]):
         left_out: int | None = None,
         rules: str | None = None,
     ) -> None:
-        measured = None if metrics is None else [measured_of(each) for each in metrics]
-        self._values = values = ListTable(table, measured, query, left_out, rules)
+        metric_infos = (
+            None if metrics is None else [describe_metric(each) for each in metrics]
+        )
+        self._values = values = ListTable(table, metric_infos, query, left_out, rules)
         self.table, self.query, self.rules = values.table, values.query, values.rules
-        self.metric_names, self.kept = values.metric_names, values.kept
+        self.metric_names, self.kept = values.metric_names, values.kept_columns
         self.lists = len(values)
 
     @classmethod
@@ -103,19 +103,20 @@ class Evaluation(Mapping[str, float]):
         return cls(list_table.read(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes a row per list, in the format of the suffix.
+        """Writes one row per list, in the format of the suffix.
 
         Args:
-            path: str. A file that ends in `.parquet`, which `read` reads again; or, for
-                other tools, in `.csv`, `.json` or `.jsonl`: `per_list`.
+            path: str. A file that ends in `.parquet`, which `read` can read. Or a file
+                that ends in `.csv`, `.json` or `.jsonl`, with the columns of
+                `per_list`, for other tools.
         """
         list_table.write(self.table, self.per_list, path)
 
     def __getitem__(self, name: str) -> float:
         metric = self._values.find(name)
         if metric is None:
-            raise unknown_name("metric", name, self.metric_names)
-        values = Values.of(self._values, metric)
+            raise unknown_name_error("metric", name, self.metric_names)
+        values = Values.from_table(self._values, metric)
         return values.mean(~np.isnan(values.values)).number
 
     def __iter__(self) -> Iterator[str]:
@@ -128,7 +129,7 @@ class Evaluation(Mapping[str, float]):
         """Returns the names and values of the metrics.
 
         Raises:
-            TypeError: if arguments are given: `ranking` returns the items of a query.
+            TypeError: if arguments are passed: `ranking` returns the items of a query.
         """
         if args or kwargs:
             raise TypeError(
@@ -145,8 +146,8 @@ class Evaluation(Mapping[str, float]):
     def per_list(self) -> pa.Table:
         """A `pyarrow.Table`: query, kept columns, metrics and weight of each list.
 
-        A metric is null for a list that is left out of its mean. The weight is null
-        for a list without relevant items, which has the average weight of the others.
+        A metric is null for a list that is left out of the mean. The weight is null for
+        a list without relevant items, which gets the average weight of the other lists.
         If items have different weights, metrics may weight a list differently: then
         each metric has its own column of weights, such as `ndcg@10_weight`.
         """
@@ -164,7 +165,7 @@ class Evaluation(Mapping[str, float]):
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
-        pandas()
+        import_pandas()
         return self.per_list.to_pandas()
 
     def summary(
@@ -179,26 +180,27 @@ class Evaluation(Mapping[str, float]):
         Args:
             by: str or list of strings. Kept columns: there is a mean for each of their
                 values. Defaults to `None`: one mean over all lists.
-            cluster: str. A kept column, such as the user. Lists with the same value
-                are not independent, and count as one when the error is estimated.
-                None may be missing. Defaults to `None`: all lists are independent.
+            cluster: str. A kept column, such as the user, without missing values. Lists
+                with the same value are not independent, and count as one unit when the
+                error is estimated. Defaults to `None`: all lists are independent.
             confidence: float. The confidence level of the intervals. Defaults to 0.95.
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
             `standard_error`, the interval from `low` to `high`, and the number of
-            `lists`. The interval is Student's t, up to the range of the metric. If all
-            values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. A sum, such as `num_ret`, has none. If lists have different
-            weights, there is a column `effective_lists`, the effective sample size
-            `sum(weight)**2 / sum(weight**2)`. The notes are the rules of a run, or of
-            rows without labels, if there are any, and the gains of graded labels; they
-            warn of intervals of fewer than ten lists or clusters.
+            `lists`. The interval is Student's t, clipped to the range of the metric. If
+            all values are 0 or 1, as for hit rates, and all lists have the same weight,
+            it is Wilson's interval. A sum, such as `num_ret`, has no interval. The
+            notes are the rules of a run, the treatment of rows without labels, if there
+            are any, the gains of graded labels, and warnings about intervals of fewer
+            than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
         """
-        return summarized(self._values, How.of(by, cluster, confidence))
+        return summarize(
+            self._values, EstimateOptions.from_arguments(by, cluster, confidence)
+        )
 
     def compare(
         self,
@@ -232,33 +234,37 @@ class Evaluation(Mapping[str, float]):
             ValueError: if nothing can be compared, or an argument is not one of the
                 accepted values.
         """
-        how = How.of(by, cluster, confidence, test, correction)
-        return compared(_values_of("baseline", baseline), {"": self._values}, how)
+        options = EstimateOptions.from_arguments(
+            by, cluster, confidence, test, correction
+        )
+        return compare_lists(
+            _get_list_table("baseline", baseline), {"": self._values}, options
+        )
 
     def health(self) -> Table:
         """Returns checks for problems that can make the numbers misleading.
 
         Returns:
-            A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
-            are affected), `share` (of all lists, or of those with results for checks of
-            their scores; for `judged`, the mean share of judged items), and `threshold`
-            (beyond which there is a warning; for `judged`, below which). Checks of ties
-            also have the `worst`, `average` and `best` values over all orders of the
-            tied items; their `share` is the difference between best and worst. They
-            order tied items by their labels, as `shuffle_ties="worst"` and `"best"` do.
-            With weights of items, for `MeanAveragePrecision` with
-            `normalizer="retrieved"`, for metrics of subtopics, and for those of your
-            own, other orders may have values beyond them. The notes are the warnings.
+            A `keras_rank.evaluation.Table` with the columns `check`, `lists` (the
+            number of affected lists), `share` (the share of all lists, or of lists with
+            retrieved items for checks of scores; for `judged`, the mean share of judged
+            items), and `threshold` (a larger share causes a warning; for `judged`, a
+            smaller share does). Checks of ties also have the `worst`, `average` and
+            `best` values over all orders of the tied items; the `share` is the
+            difference between best and worst. For `MeanAveragePrecision` with weights
+            of items or `normalizer="retrieved"`, for metrics of subtopics, and for
+            metrics of your own, `worst` and `best` are the values with two orders:
+            higher labels first, and higher labels last. The notes are the warnings.
 
         Raises:
-            ValueError: if the table lacks the columns for it.
+            ValueError: if the table lacks the columns of health.
         """
-        return health.table_of_checks(self._values)
+        return health.create_checks_table(self._values)
 
     @property
     def warnings(self) -> list[str]:
         """The warnings of `health`."""
-        return health.warnings_of(self._values)
+        return health.get_warnings(self._values)
 
     def worst(
         self,
@@ -272,36 +278,39 @@ class Evaluation(Mapping[str, float]):
         Args:
             metric: str. The name of a metric. Defaults to `None`: the first one.
             n: positive int. The number of queries. Defaults to 10.
-            baseline: `Evaluation`. If given, the queries with the largest losses
-                compared with it are returned. Defaults to `None`: those with the worst
-                values.
+            baseline: `Evaluation`. If it is passed, the queries with the largest losses
+                compared with it are returned. Defaults to `None`: the queries with the
+                worst values.
 
         Returns:
             A `keras_rank.evaluation.Table` with the query, the kept columns, and the
-            metric. With a baseline, also its value and the difference.
+            metric. With a baseline, also the value of the baseline and the difference.
 
         Raises:
             ValueError: if there is no such metric, or `n` is not a positive int.
         """
-        of_baseline = None if baseline is None else _values_of("baseline", baseline)
+        baseline_lists = (
+            None if baseline is None else _get_list_table("baseline", baseline)
+        )
         first = self._values.first_metric if metric is None else metric
-        return worst_of(self._values, first, n, of_baseline)
+        return find_worst(self._values, first, n, baseline_lists)
 
     def ranking(self, query: Any) -> Table:
-        """Returns the items of a query, as far as `keep_items` has kept them.
+        """Returns the items of a query that were kept with `keep_items`.
 
         Args:
             query: the id of the query.
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `rank` (missing for an item
-            that was not retrieved), `item`, `label` and `score`, if it has any. Items
-            with equal scores may be ordered in another way than by the metrics.
+            that was not retrieved), `item`, `label` and `score` (missing if the run has
+            no scores). The order of items with equal scores may differ from the order
+            in the metrics.
 
         Raises:
             ValueError: if there is no such query, or no items were kept.
         """
-        return items_of(self._values, query)
+        return get_items(self._values, query)
 
     def report(
         self,
@@ -316,32 +325,39 @@ class Evaluation(Mapping[str, float]):
         title: str = "Ranking evaluation",
         names: Sequence[str] = (),
     ) -> None:
-        """Writes a page for a colleague: one file of HTML, which needs no network.
+        """Writes an HTML page for colleagues: one file, which needs no network.
 
-        It has the summary, the comparison, slices, the warnings of `health`, the worst
-        queries with the items that were kept, and how it was made. Needs Matplotlib.
+        The page has the summary, the comparison, slices, the warnings of `health`, the
+        worst queries with the items that were kept, and the settings of the evaluation.
+        Needs Matplotlib.
 
         Args:
             path: the name of a file that ends in `.html`.
-            baseline: `Evaluation` of the same queries. Defaults to `None`: none.
+            baseline: `Evaluation` of the same queries. Defaults to `None`: no baseline.
             by: str or list of strings. Kept columns to slice by. Defaults to `None`.
             test: as for `compare`.
             correction: as for `compare`.
             cluster: as for `compare`.
             confidence: as for `compare`.
             title: str. The title of the page. Defaults to `"Ranking evaluation"`.
-            names: list of strings. Its name, and the baseline's. Defaults to none.
+            names: list of strings. The name of the evaluation, and the name of the
+                baseline. Defaults to no names.
 
         Raises:
             ImportError: if Matplotlib is not installed.
             ValueError: if nothing can be written to `path`, or as for `compare`.
         """
-        file = list_table.page(path)
+        file = list_table.check_page_path(path)
         plots.require_matplotlib("report")
-        how = How.of(by, cluster, confidence, test, correction)
-        of_baseline = None if baseline is None else _values_of("baseline", baseline)
-        page = Page(self._values, of_baseline, how, title, names)
-        # Before the file is opened, so that an error leaves it as it is.
+        options = EstimateOptions.from_arguments(
+            by, cluster, confidence, test, correction
+        )
+        baseline_lists = (
+            None if baseline is None else _get_list_table("baseline", baseline)
+        )
+        page = Page(self._values, baseline_lists, options, title, names)
+        # The page is rendered before the file is opened, so that an error does not
+        # change the file.
         content = page.html().encode("utf-8")
         file.write_bytes(content)
 
@@ -359,8 +375,8 @@ class Evaluation(Mapping[str, float]):
             by: as for `summary`.
             cluster: as for `summary`.
             confidence: as for `summary`.
-            ax: Matplotlib's axes to draw on. Defaults to `None`: those of a new figure
-                whose height is that of its rows.
+            ax: Matplotlib axes to draw on. Defaults to `None`: the axes of a new
+                figure, whose height depends on the number of rows.
         """
         summary = self.summary(by, cluster=cluster, confidence=confidence)
         title = f"Means with {100 * confidence:g}% confidence intervals"
@@ -384,9 +400,10 @@ def compare(
     difference is significant, but few matter.
 
     Args:
-        baseline: `Evaluation` that the others are compared with.
-        models: dict from names to `Evaluation`s of the same queries, or one of these.
-            Queries that are not in both are left out, with a note.
+        baseline: `Evaluation` that the models are compared with.
+        models: dict from names to `Evaluation`s of the same queries, or an
+            `Evaluation`. Queries that the baseline or the model lacks are left out,
+            with a note.
         by: str or list of strings. Columns kept in the evaluations of the models:
             there is a comparison for each of their values. Defaults to `None`: one
             over all lists.
@@ -402,10 +419,9 @@ def compare(
         confidence: float. The confidence level of the intervals. Defaults to 0.95.
 
     Returns:
-        A `Comparison`: a `Table` with the columns `model` (if there are several), those
-        of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
-        to `high`, `p`, `corrected_p`, `lists`, and the numbers of lists that a model
-        `wins`, `ties` and `losses`: those with better, equal and worse values.
+        A `Comparison`: a `Table` with the columns `model` (if there are several), the
+        columns of `by`, `metric`, `baseline`, `value`, `difference`, its interval from
+        `low` to `high`, `p`, `corrected_p` and `lists`.
 
     Raises:
         ValueError: if nothing can be compared, metrics of the same name have different
@@ -430,79 +446,19 @@ def compare(
             "`models` should be an evaluation, or a dict from names to evaluations. "
             f"Received: models={models!r}"
         )
-    how = How.of(by, cluster, confidence, test, correction)
-    base = _values_of("baseline", baseline)
-    return compared(base, {x: _values_of("models", y) for x, y in models.items()}, how)
+    options = EstimateOptions.from_arguments(by, cluster, confidence, test, correction)
+    base = _get_list_table("baseline", baseline)
+    return compare_lists(
+        base, {x: _get_list_table("models", y) for x, y in models.items()}, options
+    )
 
 
-def prediction_powered(
-    human: Evaluation | tuple[Evaluation, Evaluation],
-    machine: Evaluation | tuple[Evaluation, Evaluation],
-    *,
-    confidence: float = 0.95,
-) -> Table:
-    """Corrects many machine judgments by few human judgments.
-
-    `value = mean(c * F over the other lists) + mean(Y - c * F over the human lists)`
-
-    where Y and F are the values of a list by human and by machine judgments, and
-    `c = cov(Y, F) / var(F) / (1 + n / N)`, clipped to [0, 1], for n lists with both and
-    N other lists. The estimate has no bias, whatever the machine judgments are, if the
-    human lists are a random sample. Its error is smaller than that of human judgments
-    alone if both are correlated. See docs/uncertainty.md.
-
-    Args:
-        human: `Evaluation` of a run by human judgments, or a pair of them: then all
-            numbers are differences of two runs, the first less the second.
-        machine: `Evaluation` of the same run by machine judgments, of the human
-            queries and at least two others, or a pair of them.
-        confidence: float. The confidence level of the intervals. Defaults to 0.95.
-
-    Returns:
-        A `Table` with the columns `metric`, `value`, `standard_error`, the interval
-        from `low` to `high` (Student's t with n - 1 degrees of freedom), `human_value`
-        and `human_standard_error` of human judgments alone, `human_lists` (n),
-        `machine_lists` (n + N), and `equivalent_human_lists`: how many human lists
-        alone would have the same standard error.
-
-    Raises:
-        ValueError: if a human query has no machine judgments, there are fewer than two
-            human or other lists, or lists are left out or have different weights.
-
-    Example:
-
-    >>> from keras_rank.evaluation import evaluate_run, prediction_powered
-    >>> run = {query: {"a": 2.0, "b": 1.0} for query in "123456"}
-    >>> by_machine = {x: {"a": 1} if x in "1346" else {"b": 1} for x in run}
-    >>> by_human = {"1": {"a": 1}, "2": {"b": 1}, "3": {"b": 1}}
-    >>> human, machine = (evaluate_run(x, run, ["mrr"]) for x in (by_human, by_machine))
-    >>> for row in prediction_powered(human, machine):
-    ...     print(f"{row['value']:.4f} +- {row['standard_error']:.4f}")
-    0.6667 +- 0.1563
-
-    Reference:
-        Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference",
-        2023.
-    """
-    sides = [x if isinstance(x, tuple) else (x,) for x in (human, machine)]
-    if len(sides[0]) != len(sides[1]) or len(sides[0]) > 2:
-        received = f"{len(sides[0])} and {len(sides[1])} evaluations"
-        raise ValueError(
-            "`human` and `machine` should be an evaluation each, or a pair of "
-            f"evaluations each. Received: {received}"
-        )
-    of_human = [_values_of("human", x) for x in sides[0]]
-    of_machine = [_values_of("machine", x) for x in sides[1]]
-    confidence = check_fraction("confidence", confidence)
-    return correct_by_humans(of_human, of_machine, confidence)
-
-
-def _values_of(argument: str, given: Any) -> ListTable:
-    """The values of what is given as an evaluation."""
-    if isinstance(given, Evaluation):
-        return given._values
+def _get_list_table(argument: str, value: Any) -> ListTable:
+    """Returns the lists of an evaluation. Raises `ValueError` for other values."""
+    if isinstance(value, Evaluation):
+        return value._values
     raise ValueError(
         f"`{argument}` should be an `Evaluation`; `keras_rank.evaluation.compare` "
         "takes a dict of several models to compare with one. Received: "
-        f"{argument} of type {type(given).__name__}"
+        f"{argument} of type {type(value).__name__}"
     )

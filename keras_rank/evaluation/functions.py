@@ -1,15 +1,15 @@
-"""The functions that evaluate tables and runs."""
+"""The functions `evaluate` and `evaluate_run`, for tables and runs."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import per_list_values
-from keras_rank.evaluation.lists.list_table import stamped
-from keras_rank.evaluation.lists.metric_names import members_of, truncates
+from keras_rank.evaluation.lists.list_table import add_provenance
+from keras_rank.evaluation.lists.metric_names import resolve_metrics, should_truncate
 from keras_rank.evaluation.lists.per_list_values import Progress
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.report.intervals import column_names
+from keras_rank.evaluation.report.intervals import check_column_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
@@ -40,63 +40,62 @@ def evaluate(
     sorted on disk if they do not fit in memory, and read as a stream.
 
     A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
-    and counts nowhere, and a query of such rows only is left out of the means. The
-    summary says how many there are, if any. An item whose score is missing or NaN was
-    not retrieved: the summary counts these too. Missing queries or weights, labels that
-    are not numbers, and duplicate items of a query are errors.
+    and does not count, and a query without other rows is left out of the means. An item
+    whose score is missing or NaN counts as not retrieved. The summary reports the
+    numbers of such rows and items. Missing queries or weights, labels that are not
+    numbers, and duplicate items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
-            `"rows/*.parquet"`, or a list of these. The type of a column may differ
-            between files, if the types can be compared. Ids in text files are text.
-            Or a table in memory: of
-            pyarrow, pandas, Polars or DuckDB, anything with `__arrow_c_stream__`, or a
-            dict of columns. Or a `ray.data.Dataset`, which is evaluated on its workers:
-            see `docs/tables.md`.
-        metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`, with arguments, if any: `"rbp(persistence=0.9)@10"`. Or a
-            single one, or `RankingMetrics`. As spelled in trec_eval (`"ndcg_cut_10"`)
-            or ir_measures (`"nDCG@10"`), a string has the meaning of these tools: gains
-            are linear, and precision divides by k. The result of a string has that
-            string as its name. Metrics without a `seed` get the seed 0,
-            so that a table always gives the same numbers.
+            `"rows/*.parquet"`, or a list of paths and patterns. The type of a column
+            may differ between files if the types can be compared. Ids in text files are
+            text. Or a table in memory: a table of pyarrow, pandas, Polars or DuckDB, an
+            object with `__arrow_c_stream__`, or a dict of columns. Or a
+            `ray.data.Dataset`, which is evaluated on the workers: see `docs/tables.md`.
+        metrics: list of ranking metrics, or of strings with a name and a cutoff, such
+            as `"ndcg@10"`, and optional arguments, such as
+            `"rbp(persistence=0.9)@10"`. Or a single metric or string, or
+            `RankingMetrics`. A string in the spelling of trec_eval (`"ndcg_cut_10"`) or
+            ir_measures (`"nDCG@10"`) has the meaning of these tools: gains are linear,
+            and precision divides by k. The result of a string has the string as its
+            name. Metrics without a `seed` get the seed 0, so that results are
+            reproducible.
         query: str. The column that identifies the list of a row: the query, user or
-            session. Defaults to `"query_id"`, or what known tools call it, as for
+            session. Defaults to `"query_id"`, or a name that known tools use, as for
             `evaluate_run`.
-        label: str. The column of the labels: how relevant an item is, 0 if irrelevant.
-            Defaults to `"label"`, or what known tools call it.
-        score: str. The column of the scores of the model. Defaults to `"score"`.
-        item: str. The column of the items, to detect duplicates. With it, the numbers
-            do not depend on the order of the rows, except for metrics with
-            `shuffle_ties=False`, and where duplicates of an item count and are tied.
+        label: str. The column of the relevance labels, 0 for irrelevant items. Defaults
+            to `"label"`, or a name that known tools use.
+        score: str. The column of the scores of the model. Higher scores are better:
+            negate distances. Defaults to `"score"`.
+        item: str. The column of the items, to detect duplicates. If it is given,
+            results do not depend on the order of the rows, except for metrics with
+            `shuffle_ties=False`, and for duplicate items that are counted and tied.
             Defaults to `None`.
         weight: str. The column of the weights of the items. Defaults to `None`.
         keep: str or list of strings. Columns with one value per query, to slice and
             cluster by. Defaults to none.
-        ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier row. `"trec_eval"`: the item whose id is larger as
-            text comes first, and an item with a score of -inf is the last one.
-            `"trec_eval-9"`: the same, and scores that are equal in float32 are tied.
-            Defaults to `"metric"`.
+        ties: `"metric"`: tied items are ordered by the rule of each metric; the item of
+            the earlier row is the earlier item. `"trec_eval"`: the item whose id is
+            larger as text comes first, and an item with a score of -inf is the last
+            item. `"trec_eval-9"`: like `"trec_eval"`, but scores that are equal in
+            float32 are tied. Defaults to `"metric"`.
         unjudged: `"drop"`: a row whose label is missing, NaN or below 0 is padding.
-            `"irrelevant"`: it is an item with the label 0, which only `BPref` leaves
-            out. Defaults to `None`: `"drop"`.
+            `"irrelevant"`: the row is an item with the label 0, which only `BPref`
+            leaves out. Defaults to `None`: `"drop"`.
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
-        lower_is_better: bool. Whether scores are distances, so that the item with the
-            lowest score comes first. Defaults to `False`.
-        keep_items: positive int. How many items of each query are kept, for `report`
-            and `ranking`: those with the highest scores, and those with the highest
-            labels. Needs `item`. Defaults to `None`: none.
-        memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
-            for sorting; what does not fit is written to the folder for temporary files.
-            The rest is for reading files, which takes up to 200 MB, and the
-            computation, which needs about 150 bytes per list, what `keep_items` keeps,
-            and as much per row of the longest list if it has over 500,000. Python and
-            Keras, about 400 MB, and a table in memory come on top. Defaults to `None`:
-            most of the available memory.
-        progress: function that is called with the numbers of rows and lists done so
-            far. Defaults to `None`.
+        keep_items: positive int. The number of items of each query to keep for `report`
+            and `ranking`: the items with the highest scores, and the items with the
+            highest labels. Needs `item`. Defaults to `None`: no items.
+        memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of the
+            memory is for sorting; rows that do not fit are written to the folder for
+            temporary files. The rest is for reading files, which takes up to 200 MB,
+            and for the computation, which needs about 150 bytes per list, the kept
+            items, and about 150 bytes per row of the longest list if it has over
+            500,000 rows. Python and Keras need about 400 MB more, and a table in memory
+            is not included either. Defaults to `None`: most of the available memory.
+        progress: function that is called with the numbers of rows and lists that are
+            done so far. Defaults to `None`.
 
     Returns:
         An `Evaluation`.
@@ -130,10 +129,9 @@ def evaluate(
             f"Received: score={score!r}"
         )
     columns = Columns(
-        *(query, label, score, item, weight, column_names("keep", keep)),
-        lower_is_better=lower_is_better,
+        query, label, score, item, weight, check_column_names("keep", keep)
     )
-    members = members_of(metrics)
+    members = resolve_metrics(metrics)
     settings = Settings(
         members,
         columns,
@@ -145,12 +143,14 @@ def evaluate(
     )
     per_list_values.check_progress(progress)
     if type(rows).__module__.startswith("ray.data"):
-        from keras_rank.evaluation.lists.per_list_values import table_of_dataset
+        from keras_rank.evaluation.lists.per_list_values import (
+            create_table_from_dataset,
+        )
 
-        table = table_of_dataset(rows, settings)
+        table = create_table_from_dataset(rows, settings)
     else:
-        table = per_list_values.table_of_rows(rows, settings, progress)
-    return Evaluation(stamped(table, settings), metrics=members, query=query)
+        table = per_list_values.create_table_from_rows(rows, settings, progress)
+    return Evaluation(add_provenance(table, settings), metrics=members, query=query)
 
 
 def evaluate_run(
@@ -176,15 +176,15 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluates a run against judgments, with the numbers of `trec_eval -c`.
 
-    Both are joined by query and item. A relevant item that was not retrieved has no
-    rank, but counts as relevant. An item that was retrieved but not judged is
-    irrelevant. A negative judgment counts as 0. A query that is only in the
-    judgments counts as one for which nothing was found. A query that is only in the
-    run is left out, and `health` reports it. Duplicate items of a query are an error.
+    The run and the judgments are joined by query and item. A relevant item that was not
+    retrieved has no rank, but counts as relevant. An item that was retrieved but not
+    judged is irrelevant. A negative judgment counts as 0. A query that is only in the
+    judgments counts as a query without retrieved items. A query that is only in the run
+    is left out, and `health` reports it. Duplicate items of a query are an error.
     `"judged@10"` is the share of the top 10 items that have a judgment.
 
     If a metric reads subtopics, such as `"alpha_nDCG@20"`, the judgments should have
-    them. To other metrics, the label of an item is then its highest one.
+    subtopics. The label of an item for other metrics is then the highest of its labels.
 
     Args:
         qrels: the relevance judgments: a file with lines of `query iteration item
@@ -193,68 +193,72 @@ def evaluate_run(
             or `{query: {items}}`; or a table, as for `evaluate`, with the columns
             `query`, `item` and `label`. With subtopics: lines of `query subtopic item
             label`, a dict `{query: {subtopic: {item: label}}}`, or a table that also
-            has the column `subtopic`. Without columns of the default names, those of
+            has the column `subtopic`. If a table lacks the default names, the names in
             BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are recognized,
             such as `query-id`, `corpus-id` and `score`. Columns without names are named
-            by their places: `"column0"`, `"column1"` and so on. A table may also have a
-            row for each query, with a list of items and a list of labels, or only the
-            former. Capitals in names make no difference; two columns that may be meant
-            are an error. Without labels, all items have the label 1.
+            by their positions: `"column0"`, `"column1"` and so on. A table may also
+            have one row per query, with a list of items and an optional list of labels.
+            Names are compared without case; two columns with accepted names are an
+            error. If there are no labels, all items have the label 1.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for such a file as standard input;
             a dict `{query: {item: score}}`, `{query: [(item, score), ...]}` or
             `{query: [items]}`, the best first; or a table with the columns `query`,
             `item` and `score`, or lists of items and scores, or only of items, the best
             first. Ids may be bytes of text in UTF-8. Or an array of shape `(queries,
-            k)` of retrieved ids, with -1 as padding at the end of its rows, or lists of
-            ids: then `qrels` are such lists of the relevant ids in the same order, or
-            one id for each query. A run in which nothing was found counts as 0, and
-            `health` warns of it.
-        metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`, with arguments, if any: `"rbp(persistence=0.9)@10"`. Also as
-            spelled in trec_eval (`"ndcg_cut_10"`), ir_measures (`"AP(rel=2)@10"`) or
-            ndeval (`"strec@10"`). Or a single one, or `RankingMetrics`. The result of a
-            string has that string as its name. `"official"` stands for all that
-            trec_eval prints by default. Metrics without a `seed` get the seed 0.
-        query: str. The column of the queries, in tables and in the results. If only
-            the judgments or only the run has the column, the other has one with a known
-            name. Defaults to `"query_id"`.
-        item: str. The column of the items in tables, likewise. Defaults to `"item_id"`.
+            k)` of retrieved ids, with -1 as padding at the end of rows, or lists of
+            ids: then `qrels` are lists of the relevant ids in the same order of
+            queries, or one id for each query. A run without retrieved items has the
+            value 0, and `health` warns of it.
+        metrics: list of ranking metrics, or of strings with a name and a cutoff, such
+            as `"ndcg@10"`, and optional arguments, such as
+            `"rbp(persistence=0.9)@10"`. Or a single metric or string, or
+            `RankingMetrics`. Strings may be in the spelling of trec_eval
+            (`"ndcg_cut_10"`), ir_measures (`"AP(rel=2)@10"`) or ndeval (`"strec@10"`).
+            The result of a string has the string as its name. `"official"` stands for
+            all measures that trec_eval prints by default. Metrics without a `seed` get
+            the seed 0.
+        query: str. The column of the queries, in tables and in the results. If only the
+            judgments or only the run has the column, the other table should have a
+            column with a known name. Defaults to `"query_id"`.
+        item: str. The column of the items in tables, as for `query`. Defaults to
+            `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
         score: str. The column of the scores in a table. Defaults to `"score"`.
         subtopic: str. The column of the subtopics in a table of judgments. Defaults to
             `"subtopic_id"`; `"subtopic"` and `"iteration"` are recognized.
-        rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
+        rules: the meaning of strings and the order of items. `"trec_eval"`: as in
             version 10 of trec_eval, with linear gains, precision over k, and
             `ties="trec_eval"`; subtopics as in ndeval, with `normalizer="maximum"`.
-            `"trec_eval-9"`: as in its predecessors, pytrec_eval, BEIR and MTEB, which
+            `"trec_eval-9"`: as in earlier versions, pytrec_eval, BEIR and MTEB, which
             compare scores as floats: `ties="trec_eval-9"`. `"keras"`: metrics have the
             defaults of this package, and `ties="metric"`. The spellings of trec_eval,
             ndeval and ir_measures always have the meaning of these tools, and metrics
             that are not strings keep their own arguments. Defaults to `"trec_eval"`.
-        ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier line. `"trec_eval"` and `"trec_eval-9"`: as for
-            `evaluate`, except that for metrics of subtopics the item whose id is
-            smaller comes first, as in pyndeval. Defaults to `None`: as `rules` says.
-        unjudged: `"irrelevant"`: an item without a judgment, or with a negative one,
-            has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
-            `BPref` always does. Defaults to `None`: `"irrelevant"`.
-        duplicates: `"error"`, or which row counts of an item that the judgments or the
-            run have several times for a query, before any cutoff: `"first"`, or
-            `"max"`, the one with the highest label or score. Defaults to `"error"`.
-        missing: `"zero"`: a query that is only in the judgments scores 0. `"skip"`: it
-            is left out of the mean, as in trec_eval without `-c`, BEIR and MTEB. A
-            query with an empty list is in the run. Defaults to `"zero"`.
+        ties: `"metric"`: tied items are ordered by the rule of each metric; the item of
+            the earlier line is the earlier item. `"trec_eval"` and `"trec_eval-9"`: as
+            for `evaluate`, except that for metrics of subtopics the item whose id is
+            smaller comes first, as in pyndeval. Defaults to `None`: the order of
+            `rules`.
+        unjudged: `"irrelevant"`: an item without a judgment, or with a negative
+            judgment, has the label 0. `"drop"`: the item is left out, like `-J` in
+            trec_eval. `BPref` always leaves it out. Defaults to `None`: `"irrelevant"`.
+        duplicates: the treatment of an item that the judgments or the run have several
+            times for a query, before any cutoff. `"error"`: an error. `"first"`: the
+            first row counts. `"max"`: the row with the highest label or score counts.
+            Defaults to `"error"`.
+        missing: `"zero"`: a query that is only in the judgments has the value 0.
+            `"skip"`: the query is left out of the mean, as in trec_eval without `-c`,
+            BEIR and MTEB. A query with an empty list is in the run. Defaults to
+            `"zero"`.
         ignore_identical_ids: bool. Whether retrieved items with the id of their query
             are left out, as in BEIR and MTEB. Defaults to `False`.
-        lower_is_better: bool. Whether the scores of the run are distances, so that the
-            item with the lowest score comes first. Defaults to `False`.
-        keep_items: positive int. How many items of each query are kept: as for
-            `evaluate`. Defaults to `None`: none.
+        keep_items: positive int. The number of items of each query to keep, as for
+            `evaluate`. Defaults to `None`: no items.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
             `None`: most of the available memory.
-        progress: function that is called with the numbers of rows and lists done so
-            far. Defaults to `None`.
+        progress: function that is called with the numbers of rows and lists that are
+            done so far. Defaults to `None`.
 
     Returns:
         An `Evaluation`.
@@ -275,38 +279,34 @@ def evaluate_run(
     >>> evaluate_run(qrels, run, ["mrr"]).per_list["mrr"].to_pylist()
     [0.5, 0.0]
     """
-    members = members_of(metrics, rules)
+    members = resolve_metrics(metrics, rules)
     protocol = Protocol(duplicates, missing, ignore_identical_ids)
-    followed = rules if ties is None else f"{rules}, ties={ties}"
-    followed += ", unjudged=drop" * (unjudged == "drop")
-    followed += ", missing=skip" * (missing == "skip")
-    followed += ", ignore_identical_ids" * bool(ignore_identical_ids)
+    description = rules if ties is None else f"{rules}, ties={ties}"
+    description += ", unjudged=drop" * (unjudged == "drop")
+    description += ", missing=skip" * (missing == "skip")
+    description += ", ignore_identical_ids" * bool(ignore_identical_ids)
     if ties is None:
         ties = "metric" if rules == "keras" else rules
-    of_subtopics = any(member.takes_subtopics for member in members)
-    of_judgment = subtopic if of_subtopics else None
-    columns = Columns(
-        *(query, label, score, item),
-        subtopic=of_judgment,
-        lower_is_better=lower_is_better,
-    )
+    has_subtopics = any(member.takes_subtopics for member in members)
+    subtopic_column = subtopic if has_subtopics else None
+    columns = Columns(query, label, score, item, subtopic=subtopic_column)
     settings = Settings(
         members,
         columns,
         ties,
         "irrelevant" if unjudged is None else unjudged,
         memory_limit=memory_limit,
-        truncates=truncates(rules),
+        should_truncate=should_truncate(rules),
         keep_items=keep_items,
     )
     per_list_values.check_progress(progress)
-    table, left_out = per_list_values.table_of_run(
+    table, left_out = per_list_values.create_table_from_run(
         qrels, run, settings, protocol, progress
     )
     return Evaluation(
-        stamped(table, settings),
+        add_provenance(table, settings),
         metrics=members,
         query=query,
         left_out=left_out,
-        rules=followed,
+        rules=description,
     )

@@ -1,1 +1,1 @@
-"""Turns what users pass into lists of items with labels, scores and relevance."""
+"""Lists of items with labels, scores and relevance, converted from user arguments."""

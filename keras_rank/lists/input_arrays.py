@@ -1,4 +1,4 @@
-"""Copies of what users pass, as they may fill the same memory again."""
+"""Conversion of arguments of any type to arrays or tensors of numbers."""
 
 import reprlib
 import sys
@@ -14,7 +14,7 @@ from keras_rank.lists.tensors import (
     as_tensor,
     dtype_name,
     sizes_agree,
-    within_backend,
+    to_backend_dtype,
 )
 
 Form: TypeAlias = Literal[
@@ -22,25 +22,26 @@ Form: TypeAlias = Literal[
     "symbolic", "other",
 ]  # fmt: skip
 
-# Those that hold stored entries alone.
+# The forms of sparse values, which hold only their stored entries.
 SPARSE = ("matrix", "sparse")
 
-# How the names of dtypes of real numbers start.
-_NUMBERS = ("float", "bfloat", "int", "uint", "bool")
+# The prefixes of the names of dtypes of real numbers.
+_NUMBER_DTYPES = ("float", "bfloat", "int", "uint", "bool")
 
 
-class Given(NamedTuple):
-    """An argument, once it was looked at.
+class InputArray(NamedTuple):
+    """An argument of a user: its numbers, and the form in which they are stored.
 
     Attributes:
         argument: the name of the argument.
-        form: `"array"` or `"tensor"` of `numbers`, which are a `"matrix"` of SciPy, a
-            `"sparse"` tensor or a `"symbolic"` one otherwise.
-        numbers: the numbers, in the dtype that was given. Rows of uneven length are
-            padded on the right.
-        lengths: the number of items of each list, where lists may differ in it: rows of
-            uneven length, or a ragged tensor. Empty if a graph does not know them.
-        parts: what the numbers were made of, in other dtypes.
+        form: `"array"` or `"tensor"` if `numbers` is an array or a tensor. Otherwise
+            `"matrix"` for a sparse matrix of SciPy, `"sparse"` for a sparse tensor, or
+            `"symbolic"` for a symbolic tensor.
+        numbers: the numbers, in their original dtype. Rows of uneven length are padded
+            on the right.
+        lengths: the number of items of each list if lists may differ in length, as rows
+            of uneven length and ragged tensors do. Empty if a graph does not know them.
+        parts: the values that were joined to `numbers`, in their original dtypes.
     """
 
     argument: str
@@ -51,22 +52,23 @@ class Given(NamedTuple):
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The shape, with `None` for sizes unknown in a graph."""
+        """The static shape, with `None` for sizes unknown in a graph."""
         return tuple(self.numbers.shape)
 
     @property
     def dtypes(self) -> set[str]:
-        """The names of the dtypes that were given, as far as there are numbers."""
-        found = {dtype_name(part) for part in self.parts} - {""}
-        return found or {dtype_name(self.numbers)} if 0 not in self.shape else found
+        """The names of the original dtypes, of parts that hold numbers."""
+        names = {dtype_name(part) for part in self.parts} - {""}
+        return names or {dtype_name(self.numbers)} if 0 not in self.shape else names
 
     def tensor(self, *, in_model: bool = False) -> Tensor:
-        """The numbers in a dtype of the backend, without gradients.
+        """Returns the numbers in a dtype of the backend, without gradients.
 
-        Arrays stay arrays where reshaping a tensor would be compiled.
+        Arrays stay arrays if the backend would compile the reshaping of a tensor.
 
         Args:
-            in_model: whether they may be part of a model: symbolic, with gradients.
+            in_model: whether the numbers may be part of a model: symbolic, with
+                gradients.
         """
         argument, form, numbers, *_ = self
         is_usable = in_model and isinstance(numbers, keras.KerasTensor)
@@ -74,25 +76,26 @@ class Given(NamedTuple):
             raise _symbolic_error(argument, numbers)
         if form in SPARSE:
             raise _sparse_error(argument, numbers)
-        if not dtype_name(numbers).startswith(_NUMBERS):
+        if not dtype_name(numbers).startswith(_NUMBER_DTYPES):
             raise not_real_error(argument, numbers)
         if isinstance(numbers, np.ndarray):
-            numbers = within_backend(numbers)
-            # On NumPy the conversion would cast float64 to float32.
+            numbers = to_backend_dtype(numbers)
+            # The NumPy backend would cast float64 to float32, so its arrays are final.
             is_done = form == "tensor" or ops.is_tensor(numbers)
-            return numbers if is_done else backend.from_host(numbers)
-        return numbers if in_model else backend.detached(numbers)
+            return numbers if is_done else backend.to_program_input(numbers)
+        return numbers if in_model else backend.stop_gradient(numbers)
 
 
 def to_tensor(argument: str, value: Any, *, in_model: bool = False) -> Tensor:
-    """Converts to a tensor of numbers. Errors name the argument."""
-    return as_tensor(look(argument, value).tensor(in_model=in_model))
+    """Converts an argument to a tensor of numbers. Errors name the argument."""
+    return as_tensor(read_array(argument, value).tensor(in_model=in_model))
 
 
-def form_of(value: Any) -> Form:
-    """What an argument is.
+def detect_form(value: Any) -> Form:
+    """Returns the form of an argument.
 
-    It asks the class, as TensorFlow is slow to report a missing attribute.
+    Attributes are looked up in the class, as TensorFlow is slow to report a missing
+    attribute of a tensor.
     """
     kind = type(value)
     if isinstance(value, list | tuple):
@@ -104,8 +107,8 @@ def form_of(value: Any) -> Form:
     if isinstance(value, keras.Variable) or hasattr(kind, "read_value"):
         return "variable"
     if hasattr(kind, "to_sparse_csr"):
-        # Of torch, where these are no classes.
-        if value.device.type == "meta" and not backend.builds_symbolically():
+        # Torch has no classes for meta, nested and sparse tensors.
+        if value.device.type == "meta" and not backend.is_building_symbolically():
             return "symbolic"
         if value.is_nested:
             return "ragged"
@@ -122,99 +125,104 @@ def form_of(value: Any) -> Form:
         is_of_scipy = any(name.startswith("scipy.sparse") for name in modules)
         return "matrix" if is_of_scipy else "sparse"
     elif hasattr(kind, "to_list") or hasattr(kind, "to_pylist"):
-        # Of pandas, Polars or Arrow.
+        # Columns of pandas, Polars and Arrow have these methods.
         return "column"
     return "tensor" if ops.is_tensor(value) else "other"
 
 
-def look(
+def read_array(
     argument: str, value: Any, padding: float | None = None, *, deep: bool = False
-) -> Given:
-    """Looks at an argument, and reads its numbers.
+) -> InputArray:
+    """Reads the numbers of an argument, and detects its form.
 
     Args:
         argument: the name of the argument.
-        value: what was passed.
-        padding: what pads rows of uneven length, or `None` to raise for them.
+        value: the value that the user passed.
+        padding: the number that pads rows of uneven length, or `None` to raise for
+            them.
         deep: whether the items of such rows may have several numbers each.
     """
-    form = form_of(value)
+    form = detect_form(value)
     if form == "tensor":
-        numbers = backend.on_host(value)
+        numbers = backend.as_host_array(value)
     elif form == "array":
         if isinstance(value, np.ma.MaskedArray):
             raise _masked_error(argument)
-        # A subclass may index and multiply in ways of its own, as `np.matrix` does.
+        # Subclasses such as `np.matrix` change indexing and multiplication, so the
+        # value is converted to a plain array.
         numbers = np.asarray(value)
     elif form == "rows":
-        return _of_rows(argument, value, padding, deep)
+        return _read_rows(argument, value, padding, deep)
     elif form == "ragged":
-        return _of_ragged(argument, value, padding, deep)
+        return _read_ragged(argument, value, padding, deep)
     elif form == "column":
-        return look(argument, np.asarray(value), padding, deep=deep)
+        return read_array(argument, np.asarray(value), padding, deep=deep)
     elif form == "variable":
         is_of_keras = isinstance(value, keras.Variable)
         inner = value.value if is_of_keras else value.read_value()
-        return look(argument, inner)
+        return read_array(argument, inner)
     elif form == "other":
-        return _of_array(argument, value, (value,))
+        return _read_numbers(argument, value, (value,))
     else:
         numbers = value
     try:
         len(numbers.shape)
     except ValueError as error:
-        # TensorFlow may not know it in a graph.
+        # TensorFlow may not know the rank in a graph.
         expected = "have a known number of axes, such as after `tf.ensure_shape`"
-        raise refused(argument, expected, f"{argument} of unknown rank") from error
-    return Given(argument, form, numbers)
+        raise value_error(argument, expected, f"{argument} of unknown rank") from error
+    return InputArray(argument, form, numbers)
 
 
-def if_given(
+def read_optional(
     argument: str, value: Any, padding: float | None = None, *, deep: bool = False
-) -> Given | None:
-    """The same of an optional argument."""
-    return None if value is None else look(argument, value, padding, deep=deep)
+) -> InputArray | None:
+    """Reads an argument with `read_array`, unless it is `None`."""
+    return None if value is None else read_array(argument, value, padding, deep=deep)
 
 
-def layer_mask_of(scores: Any, *shapes: Sequence[int | None]) -> Tensor | None:
-    """The mask that layers have passed on to scores, if it has one of some shapes.
+def find_layer_mask(scores: Any, *shapes: Sequence[int | None]) -> Tensor | None:
+    """Returns the mask that layers attached to scores, if it has one of some shapes.
 
-    Layers that change axes may pass on the mask of other ones.
+    Layers that change axes may pass on a mask of other axes, which is ignored.
     """
-    mask = backend.layer_mask(scores)
+    mask = backend.get_layer_mask(scores)
     if mask is None:
         return None
-    given = look("mask", mask)
-    fits = any(sizes_agree(given.shape, shape) for shape in shapes)
-    return given.tensor() if fits else None
+    array = read_array("mask", mask)
+    has_shape = any(sizes_agree(array.shape, shape) for shape in shapes)
+    return array.tensor() if has_shape else None
 
 
 def is_dict(value: Any) -> bool:
-    """Whether a value is a dict of parts: not a sparse matrix, which may be one too."""
-    return isinstance(value, dict) and form_of(value) == "other"
+    """Returns whether a value is a dict of parts.
+
+    A sparse matrix may be a subclass of dict, but is not a dict of parts.
+    """
+    return isinstance(value, dict) and detect_form(value) == "other"
 
 
-def parts_of(
+def split_dict(
     argument: str, value: Any, names: Sequence[str], expected: str
 ) -> list[Any]:
-    """Returns the named parts of a dict, `None` for those that it does not have.
+    """Returns the parts of a dict, with `None` for missing parts.
 
     Args:
         argument: the name of the argument.
         value: the dict.
-        names: the keys that it may have, and first the one that it must have.
-        expected: what the argument should be, for errors.
+        names: the accepted keys. The first one is required.
+        expected: the description of accepted values, for errors.
     """
     unknown = sorted(str(key) for key in value if key not in names)
     if unknown or names[0] not in value:
         received = f"{argument} with the keys {reprlib.repr(list(value))}"
         received += f", of which {reprlib.repr(unknown)} are unknown" * bool(unknown)
-        raise refused(argument, f"be {expected}", received)
+        raise value_error(argument, f"be {expected}", received)
     return [value.get(name) for name in names]
 
 
-def require_same_lengths(expected: Given, *others: Given | None) -> None:
-    """Raises if lists of uneven length have other lengths in another argument."""
+def require_same_lengths(expected: InputArray, *others: InputArray | None) -> None:
+    """Raises `ValueError` if lists have other lengths in another argument."""
     for other in others:
         if other is None or (expected.lengths is None and other.lengths is None):
             continue
@@ -222,54 +230,63 @@ def require_same_lengths(expected: Given, *others: Given | None) -> None:
         # A weight may also belong to a whole list, or to all lists.
         if other.lengths is None and argument == "sample_weight":
             continue
-        found, sizes = _lengths_of(other), _lengths_of(expected)
-        if found and sizes and len(found) != len(sizes):
-            received = f"{len(found)} lists in {argument}, {len(sizes)} in {name}"
-            raise refused(argument, f"have as many lists as `{name}`", received)
-        for i, (size, of_expected) in enumerate(zip(found, sizes, strict=False)):
-            if size != of_expected:
-                as_many = f"have as many items as `{name}` in every list"
-                received = f"{size} items in list {i} of {argument}"
-                raise refused(argument, as_many, f"{received}, {of_expected} in {name}")
+        lengths, expected_lengths = _list_lengths(other), _list_lengths(expected)
+        if lengths and expected_lengths and len(lengths) != len(expected_lengths):
+            received = (
+                f"{len(lengths)} lists in {argument}, {len(expected_lengths)} in {name}"
+            )
+            raise value_error(argument, f"have as many lists as `{name}`", received)
+        for i, (length, expected_length) in enumerate(
+            zip(lengths, expected_lengths, strict=False)
+        ):
+            if length != expected_length:
+                rule = f"have as many items as `{name}` in every list"
+                received = f"{length} items in list {i} of {argument}"
+                raise value_error(
+                    argument, rule, f"{received}, {expected_length} in {name}"
+                )
 
 
 def check_weights(shape: Sequence[int | None], *accepted: Sequence[int | None]) -> None:
-    """Raises unless weights are a number, or have one of some shapes."""
-    if shape and not any(sizes_agree(shape, each) for each in accepted):
+    """Raises `ValueError` unless weights are a number or have an accepted shape."""
+    if shape and not any(
+        sizes_agree(shape, accepted_shape) for accepted_shape in accepted
+    ):
         expected = "be a number or have the shape " + " or ".join(map(str, accepted))
-        raise refused("sample_weight", expected, f"sample_weight.shape={shape}")
+        raise value_error("sample_weight", expected, f"sample_weight.shape={shape}")
 
 
-def _lengths_of(given: Given) -> Sequence[int]:
-    """The number of items of each list, nothing if it is unknown in a graph."""
-    if given.lengths is not None:
-        return given.lengths
-    lists, items, *_ = (*given.shape, None, None)
-    # A tensor may be padded where it has more axes; rows that were given are not.
-    is_known = given.parts or len(given.shape) == 2
+def _list_lengths(array: InputArray) -> Sequence[int]:
+    """Returns the number of items of each list, or nothing if it is unknown."""
+    if array.lengths is not None:
+        return array.lengths
+    lists, items, *_ = (*array.shape, None, None)
+    # A tensor with more axes may be padded, so its lengths are unknown. Rows of a
+    # list are not padded.
+    is_known = array.parts or len(array.shape) == 2
     return [items] * lists if is_known and lists is not None and items else []
 
 
-def refused(argument: str, expected: str, received: str) -> ValueError:
-    """The error for an argument that is not what it should be."""
+def value_error(argument: str, expected: str, received: str) -> ValueError:
+    """Returns the error for an argument with an invalid value."""
     return ValueError(f"`{argument}` should {expected}. Received: {received}")
 
 
 def uneven_error(argument: str, value: Any) -> ValueError:
-    """The error for what has no rows of the same length, where they should."""
+    """Returns the error for rows that differ in length."""
     received = f"{argument}={reprlib.repr(value)}"
-    return refused(argument, "hold numbers, in rows of the same length", received)
+    return value_error(argument, "hold numbers, in rows of the same length", received)
 
 
 def _nested_error(argument: str, received: str) -> ValueError:
     expected = "be a list of items or a batch of such lists"
-    return refused(argument, expected, received)
+    return value_error(argument, expected, received)
 
 
 def not_real_error(argument: str, numbers: Any) -> ValueError:
     """Returns the error for an array or a tensor whose dtype is not one of numbers."""
-    received = f"{argument} of dtype {numbers.dtype}{_remedy(argument, numbers)}"
-    return refused(argument, "hold real numbers", received)
+    received = f"{argument} of dtype {numbers.dtype}{_suggest_fix(argument, numbers)}"
+    return value_error(argument, "hold real numbers", received)
 
 
 def _symbolic_error(argument: str, value: Any) -> ValueError:
@@ -278,18 +295,18 @@ def _symbolic_error(argument: str, value: Any) -> ValueError:
     is_meta = not isinstance(value, keras.KerasTensor)
     received = f"{argument} of type {type(value).__name__}"
     received += ' on the device "meta", which has no values' * is_meta
-    return refused(argument, expected, received)
+    return value_error(argument, expected, received)
 
 
 def _masked_error(argument: str) -> ValueError:
     expected = "be an array without a mask of its own: give it in `y_true`, as "
     expected += '{"labels": ..., "mask": ...}'
-    return refused(argument, expected, "a masked array")
+    return value_error(argument, expected, "a masked array")
 
 
 def check_dense(argument: str, value: Any) -> None:
-    """Raises for a sparse matrix or tensor, and for a symbolic tensor."""
-    form = form_of(value)
+    """Raises `ValueError` for a sparse matrix or tensor, and for a symbolic tensor."""
+    form = detect_form(value)
     if form in SPARSE:
         raise _sparse_error(argument, value)
     if form == "symbolic":
@@ -297,47 +314,51 @@ def check_dense(argument: str, value: Any) -> None:
 
 
 def _sparse_error(argument: str, value: Any) -> ValueError:
-    """The error that says how to make it dense."""
+    """Returns the error for a sparse value, with the call that makes it dense."""
     kind = type(value)
-    ways = [x for x in ("toarray", "todense", "to_dense") if hasattr(kind, x)]
+    methods = [x for x in ("toarray", "todense", "to_dense") if hasattr(kind, x)]
     is_indexed = kind.__name__ == "IndexedSlices"
-    of_tf = "convert_to_tensor" if is_indexed else "sparse.to_dense"
-    way = f"{argument}.{ways[0]}()" if ways else f"tf.{of_tf}({argument})"
-    received = f"{argument} of type {kind.__name__}, which is sparse: pass `{way}`, "
+    function = "convert_to_tensor" if is_indexed else "sparse.to_dense"
+    call = f"{argument}.{methods[0]}()" if methods else f"tf.{function}({argument})"
+    received = f"{argument} of type {kind.__name__}, which is sparse: pass `{call}`, "
     received += "which has 0 where nothing is stored"
-    return refused(argument, "hold real numbers", received)
+    return value_error(argument, "hold real numbers", received)
 
 
-def _array(argument: str, value: Any) -> Any:
-    """Converts to an array if NumPy can, keeping the precision."""
+def _to_array(argument: str, value: Any) -> Any:
+    """Converts a value to an array, or to a tensor if NumPy can't convert it.
+
+    The precision is kept.
+    """
     try:
-        array = np.asarray(backend.for_numpy(value))
+        array = np.asarray(backend.prepare_for_numpy(value))
         if array.dtype == object and array.ndim:
-            # Such as those in columns of lists.
+            # Columns of lists are arrays of objects, which may hold arrays.
             array = np.asarray(array.tolist())
     except Exception:
         for part in keras.tree.flatten(value):
-            if form_of(part) == "symbolic":
+            if detect_form(part) == "symbolic":
                 raise _symbolic_error(argument, part) from None
-        # The backend can stack some other lists, such as tensors of a graph.
+        # The backend can stack some lists that NumPy can't, such as tensors of a graph.
         try:
             return ops.convert_to_tensor(value)
         except Exception as error:
             raise uneven_error(argument, value) from error
     if value is None and argument == "y_pred":
         expected = "hold real numbers: labels and scores are passed together, as "
-        raise refused(argument, f"{expected}(y_true, y_pred)", "y_pred=None")
+        raise value_error(argument, f"{expected}(y_true, y_pred)", "y_pred=None")
     if array.ndim == 0 and array.dtype.kind in "OUS":
         received = f"{argument} of type {type(value).__name__}"
-        received += _remedy(argument, value)
-        raise refused(argument, "hold real numbers", received)
-    # An empty Python list has no dtype of its own.
+        received += _suggest_fix(argument, value)
+        raise value_error(argument, "hold real numbers", received)
+    # NumPy gives an empty list the dtype float64, so empty arrays become float32 unless
+    # they hold integers.
     is_typed = array.dtype.kind == "i"
     return array if array.size or is_typed else array.astype("float32")
 
 
-def _remedy(argument: str, value: Any) -> str:
-    """What to pass in the place of what holds no numbers, if that is clear."""
+def _suggest_fix(argument: str, value: Any) -> str:
+    """Returns a hint about the value to pass instead, or an empty string."""
     if isinstance(value, str):
         return f": for a column of a table, pass `df[{value!r}]`"
     if isinstance(value, Iterator | ValuesView):
@@ -348,46 +369,54 @@ def _remedy(argument: str, value: Any) -> str:
     return ""
 
 
-def _of_array(argument: str, value: Any, parts: Sequence[Any]) -> Given:
-    """Reads what NumPy, or else the backend, converts."""
-    numbers = _array(argument, value)
+def _read_numbers(argument: str, value: Any, parts: Sequence[Any]) -> InputArray:
+    """Reads a value that NumPy, or else the backend, can convert."""
+    numbers = _to_array(argument, value)
     is_array = isinstance(numbers, np.ndarray)
-    return Given(argument, "array" if is_array else "tensor", numbers, parts=parts)
+    return InputArray(argument, "array" if is_array else "tensor", numbers, parts=parts)
 
 
-def _of_rows(argument: str, value: Any, padding: float | None, deep: bool) -> Given:
+def _read_rows(
+    argument: str, value: Any, padding: float | None, deep: bool
+) -> InputArray:
     """Reads a list, a tuple or an array of objects."""
     rows = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(rows, list | tuple):
-        return look(argument, rows, padding, deep=deep)
-    sizes = [_length_of(row) for row in rows]
+        return read_array(argument, rows, padding, deep=deep)
+    sizes = [_row_length(row) for row in rows]
     lengths = [size for size in sizes if size is not None]
     if lengths and any(isinstance(row, np.ma.MaskedArray) for row in rows):
         raise _masked_error(argument)
     if len(lengths) < len(rows) or len(set(lengths)) < 2:
-        if lengths and sizes[0] is not None and form_of(rows[0]) == "other":
-            # Such as tensors of torch on another backend.
-            return _of_array(argument, [_array(argument, row) for row in rows], rows)
-        return _of_array(argument, rows, rows)
+        if lengths and sizes[0] is not None and detect_form(rows[0]) == "other":
+            # NumPy can't stack some rows, such as tensors of torch on another backend,
+            # so each row is converted first.
+            return _read_numbers(
+                argument, [_to_array(argument, row) for row in rows], rows
+            )
+        return _read_numbers(argument, rows, rows)
     if padding is None:
         raise uneven_error(argument, value)
-    parts = [_row(argument, i, row, deep) for i, row in enumerate(rows)]
+    parts = [_read_row(argument, i, row, deep) for i, row in enumerate(rows)]
     if not all(isinstance(part, np.ndarray) for part in parts):
         raise uneven_error(argument, value)
-    numbers = _padded(argument, parts, padding)
+    numbers = _pad_rows(argument, parts, padding)
     typed = [*rows, *(part for part in parts if part.size)]
-    return Given(argument, "array", numbers, lengths, typed)
+    return InputArray(argument, "array", numbers, lengths, typed)
 
 
-def _row(argument: str, number: int, row: Any, deep: bool) -> Any:
-    """A row as an array: of items, which may have several numbers each if `deep`."""
+def _read_row(argument: str, number: int, row: Any, deep: bool) -> Any:
+    """Returns a row as an array of items.
+
+    The items may have several numbers each if `deep`.
+    """
     try:
-        array = _array(argument, row)
+        array = _to_array(argument, row)
     except ValueError as error:
         if deep:
             expected = "have as many numbers for each item of a list"
             received = f"{argument}={reprlib.repr(row)} in list {number}"
-            raise refused(argument, expected, received) from error
+            raise value_error(argument, expected, received) from error
         array = None
     if not deep and (array is None or len(array.shape) != 1):
         received = f"list {number} of {argument}, which holds lists"
@@ -395,37 +424,37 @@ def _row(argument: str, number: int, row: Any, deep: bool) -> Any:
     return array
 
 
-def _length_of(row: Any) -> int | None:
-    """The number of items of a row, `None` for what is no row."""
+def _row_length(row: Any) -> int | None:
+    """Returns the number of items of a row, or `None` if the value is not a row."""
     if isinstance(row, list | tuple):
         return len(row)
     try:
         sizes = tuple(getattr(row, "shape", ()))
     except (RuntimeError, ValueError):
-        # Of unknown rank in a graph, or nested.
+        # Nested tensors, and tensors of unknown rank in a graph, have no shape.
         return None
     return sizes[0] if sizes else None
 
 
-def _padded(argument: str, rows: Sequence[Array], padding: float) -> Array:
+def _pad_rows(argument: str, rows: Sequence[Array], padding: float) -> Array:
     """Joins rows of uneven length, which are padded on the right."""
-    of_items = {row.shape[1:] for row in rows if row.size} or {()}
-    if len(of_items) > 1:
+    item_shapes = {row.shape[1:] for row in rows if row.size} or {()}
+    if len(item_shapes) > 1:
         expected = "have as many numbers for each item, in all lists"
         expected += "; 0 pads the subtopics of a list" * (argument == "y_true")
-        received = f"items of the shapes {sorted(of_items)}"
-        raise refused(argument, expected, received)
-    # Integers such as ids stay integers, as floats would not hold all.
-    least = np.float32 if np.isinf(padding) else np.int8
+        received = f"items of the shapes {sorted(item_shapes)}"
+        raise value_error(argument, expected, received)
+    # Integers such as ids stay integers, as floats can't represent all of them.
+    smallest_type = np.float32 if np.isinf(padding) else np.int8
     dtypes = [row.dtype for row in rows if row.size] or [np.dtype(np.float32)]
     try:
-        dtype = np.result_type(least, *dtypes)
+        dtype = np.result_type(smallest_type, *dtypes)
     except TypeError as error:
         # Dates, for example, have no common dtype with numbers.
-        found = ", ".join(sorted({str(each) for each in dtypes}))
-        received = f"{argument} with rows of dtype {found}"
-        raise refused(argument, "hold real numbers", received) from error
-    shape = (len(rows), max(map(len, rows)), *of_items.pop())
+        names = ", ".join(sorted({str(each) for each in dtypes}))
+        received = f"{argument} with rows of dtype {names}"
+        raise value_error(argument, "hold real numbers", received) from error
+    shape = (len(rows), max(map(len, rows)), *item_shapes.pop())
     array = np.full(shape, padding, dtype)
     for i, row in enumerate(rows):
         if row.size:
@@ -433,8 +462,10 @@ def _padded(argument: str, rows: Sequence[Array], padding: float) -> Array:
     return array
 
 
-def _of_ragged(argument: str, value: Any, padding: float | None, deep: bool) -> Given:
-    """Reads a ragged tensor, on any backend."""
+def _read_ragged(
+    argument: str, value: Any, padding: float | None, deep: bool
+) -> InputArray:
+    """Reads a ragged tensor of any library."""
     if padding is None:
         raise uneven_error(argument, value)
     axes = value.dim() if hasattr(value, "dim") else len(value.shape)
@@ -445,12 +476,12 @@ def _of_ragged(argument: str, value: Any, padding: float | None, deep: bool) -> 
     else:
         sizes = value.row_lengths()
         lengths = sizes.numpy().tolist() if hasattr(sizes, "numpy") else []
-    given = look(argument, in_full(value, padding))
-    return given._replace(lengths=lengths, parts=(value,))
+    array = read_array(argument, pad_ragged(value, padding))
+    return array._replace(lengths=lengths, parts=(value,))
 
 
-def in_full(value: Any, padding: float) -> Any:
-    """Pads a `tf.RaggedTensor` or a nested tensor of torch to one without rows."""
+def pad_ragged(value: Any, padding: float) -> Any:
+    """Converts a `tf.RaggedTensor` or a nested tensor of torch to a padded tensor."""
     if hasattr(value, "to_padded_tensor"):
         rows = value.unbind()
         if rows and not value.numel():
@@ -460,34 +491,37 @@ def in_full(value: Any, padding: float) -> Any:
         padded = value.double().to_padded_tensor(padding)
         return padded if np.isinf(padding) else padded.long()
     if padding == 0:
-        # TensorFlow's default, which is an empty string for strings.
+        # TensorFlow pads with 0 by default, and strings with empty strings.
         return value.to_tensor()
     if not np.can_cast(np.min_scalar_type(padding), value.dtype.as_numpy_dtype):
-        # On any backend, ragged tensors bring their own library with them.
+        # A ragged tensor exists only if TensorFlow is imported, on any backend.
         dtype = "float32" if value.dtype.size < 4 else "float64"
         value = sys.modules["tensorflow"].cast(value, dtype)
     return value.to_tensor(padding)
 
 
-def are_lists(array: Any) -> bool:
-    """Whether a value is an array of objects, which are lists of any length."""
-    is_of_objects = isinstance(array, np.ndarray) and form_of(array) == "rows"
-    return is_of_objects and array.ndim == 1 and None not in map(_length_of, array)
+def is_array_of_lists(array: Any) -> bool:
+    """Returns whether a value is an array of objects that are all lists.
+
+    The lists may differ in length.
+    """
+    is_of_objects = isinstance(array, np.ndarray) and detect_form(array) == "rows"
+    return is_of_objects and array.ndim == 1 and None not in map(_row_length, array)
 
 
-def own(value: Any) -> Any:
-    """Returns arrays and tensors, alone or in dicts and lists, in memory of their own.
+def copy_arrays(value: Any) -> Any:
+    """Returns copies of arrays and tensors, alone or in dicts and lists.
 
-    They have no gradients.
+    The copies don't share memory with the originals, and have no gradients.
     """
     if is_dict(value):
-        return {key: own(each) for key, each in value.items()}
+        return {key: copy_arrays(x) for key, x in value.items()}
     if isinstance(value, list | tuple):
-        return [own(each) for each in value]
-    # Asks the class, as TensorFlow is slow to report a missing attribute.
+        return [copy_arrays(x) for x in value]
+    # The class is inspected, as TensorFlow is slow to report a missing attribute.
     kind = type(value)
     if hasattr(kind, "detach"):
         return value.detach().clone()
-    # Tensors of JAX and TensorFlow never change.
+    # Tensors of JAX and TensorFlow are immutable, so they are not copied.
     may_change = isinstance(value, np.ndarray) or not ops.is_tensor(value)
     return value.copy() if may_change and hasattr(kind, "copy") else value

@@ -9,36 +9,36 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import (
     LARGEST_WEIGHT,
-    as_compared,
-    highest,
-    limits_of,
+    clip_labels,
+    comparable_scores,
+    float_limits,
+    max_over_axis,
     ratio,
     total,
-    within_limits,
 )
-from keras_rank.arrays.counting import count_above_and_tied, count_of
+from keras_rank.arrays.counting import count_above_and_tied, count_per_row
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.tensors import ranked_as
+from keras_rank.lists.tensors import upcast
 
 
 class Lists:
     """A batch of lists of items.
 
-    Properties are computed once.
+    Properties are computed once and cached.
 
     Attributes:
-        labels: tensor of shape `(batch, list_size)`. 0 where there is no item.
-        masked_labels: the same, of any size: before `within_limits`.
-        compared_labels: the same, in float64 if that tells more of the given labels
-            apart and the backend has it.
-        subtopic_labels: tensor of shape `(batch, subtopics, list_size)`. The labels for
-            each subtopic, as they were given. Lists without subtopics have one.
-        given_subtopics: the same, or `None`.
-        scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
-            item, or one that was not retrieved. Compared by `as_ranked`.
-        mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
-        weights: tensor of shape `(batch, list_size)`, 0 where there is no item,
-            or `None` if every item has the weight 1.
+        labels: tensor of shape `(batch, list_size)`, 0 where there is no item.
+        masked_labels: `labels` of any size, before `clip_labels`.
+        compared_labels: `labels` in float64 if float64 distinguishes more of the
+            original labels and the backend has it.
+        subtopic_labels: tensor of shape `(batch, subtopics, list_size)`. The original
+            labels for each subtopic. Lists without subtopics have one.
+        given_subtopics: `subtopic_labels`, or `None` for lists without subtopics.
+        scores: tensor of shape `(batch, list_size)`, `-inf` where there is no item, or
+            an item that was not retrieved. Compared after `flush_subnormals`.
+        mask: boolean tensor of shape `(batch, list_size)`, True where there is an item.
+        weights: tensor of shape `(batch, list_size)`, 0 where there is no item, or
+            `None` if every item has the weight 1.
         sizes: tensor of shape `(batch,)`. The number of items of each list.
         has_items: boolean tensor of shape `(batch,)`. Whether a list has items.
         highest_labels: tensor of shape `(batch, 1)`. The highest label of each list.
@@ -48,8 +48,8 @@ class Lists:
         given_list_weights: tensor of shape `(batch,)`. The weights of lists if they
             were passed per list, otherwise 1; 0 where there are no items.
         dtype: the dtype of labels, weights and values.
-        holds_targets: whether only the relevant items have labels here: all others have
-            the label 0.
+        holds_targets: whether labels are stored for the relevant items only. All other
+            items have the label 0.
     """
 
     labels: Tensor
@@ -69,8 +69,8 @@ class Lists:
     dtype: Any
     holds_targets = False
 
-    def number_unlabeled(self, labels: Tensor) -> Tensor:
-        """Returns the number of items of lists of targets that have a label of 0."""
+    def count_unlabeled(self, labels: Tensor) -> Tensor:
+        """Returns the number of items with the label 0, for lists of targets."""
         raise NotImplementedError
 
 
@@ -84,10 +84,10 @@ class DenseLists(Lists):
         given_scores: tensor of the same shape.
         given_mask: boolean tensor of the same shape, or `None`.
         given_weights: tensor of the same shape, or `None`.
-        wide_labels: the given labels, if `wide_or_none`.
+        wide_labels: the labels in their original dtype if it is wider: see
+            `wide_or_none`.
         given_subtopics: tensor of shape `(batch, subtopics, list_size)`, or `None`. The
-            labels for each subtopic; that of an item is then the highest of these.
-        has_list_weights: whether weights were passed per list, not per item.
+            labels for each subtopic. The label of an item is the highest of these.
     """
 
     given_labels: Tensor
@@ -100,12 +100,12 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def mask(self) -> Tensor:
-        # A comparison with NaN is False: a NaN label or weight makes padding.
+        # Comparisons with NaN are False, so a NaN label or weight makes padding.
         mask = self.given_labels >= 0.0
         if self.given_mask is not None:
             mask = ops.logical_and(mask, self.given_mask)
         if self.given_weights is not None:
-            tiny = limits_of(self.given_weights.dtype).smallest_normal
+            tiny = float_limits(self.given_weights.dtype).smallest_normal
             mask = ops.logical_and(mask, self.given_weights >= tiny)
         return mask
 
@@ -115,14 +115,14 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def labels(self) -> Tensor:
-        return within_limits(self.masked_labels)
+        return clip_labels(self.masked_labels)
 
     @backend.cached_property
     def compared_labels(self) -> Tensor:
         if self.wide_labels is None:
             return self.labels
-        labels = backend.where(self.mask, ranked_as(self.wide_labels), 0.0)
-        return within_limits(labels)
+        labels = backend.where(self.mask, upcast(self.wide_labels), 0.0)
+        return clip_labels(labels)
 
     @property
     def subtopic_labels(self) -> Tensor:
@@ -132,7 +132,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def scores(self) -> Tensor:
-        scores = backend.without_nan(self.given_scores)
+        scores = backend.replace_nan(self.given_scores)
         return backend.where(self.mask, scores, -math.inf)
 
     @backend.cached_property
@@ -144,7 +144,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def sizes(self) -> Tensor:
-        return count_of(self.mask, self.dtype)
+        return count_per_row(self.mask, self.dtype)
 
     @backend.cached_property
     def has_items(self) -> Tensor:
@@ -152,7 +152,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def retrieved(self) -> Tensor:
-        return count_of(self.scores > -math.inf, self.dtype)
+        return count_per_row(self.scores > -math.inf, self.dtype)
 
     @backend.cached_property
     def mean_weights(self) -> Tensor:
@@ -168,7 +168,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def highest_labels(self) -> Tensor:
-        return within_limits(highest(self.masked_labels, keepdims=True))
+        return clip_labels(max_over_axis(self.masked_labels, keepdims=True))
 
     @backend.cached_property
     def dtype(self) -> str:
@@ -176,15 +176,15 @@ class DenseLists(Lists):
 
 
 class RankCounts(NamedTuple):
-    """Where the targets of lists stand among the scores of all items.
+    """The numbers of items with higher and equal scores for each target.
 
     Attributes:
         above: tensor of shape `(batch, targets)`. The number of items with a higher
-            score; beyond the ranks that count, any number that is.
-        tied: tensor of the same shape. That of items with the same score, the target
-            among them; beyond the ranks that count, any number.
-        retrieved: boolean tensor of the same shape. The targets that have a rank. The
-            numbers of others must not be used.
+            score. Beyond the cutoff, any number above the cutoff.
+        tied: tensor of the same shape. The number of items with the same score,
+            including the target. Beyond the cutoff, any number.
+        retrieved: boolean tensor of the same shape. Whether a target has a rank. The
+            numbers of other targets must not be used.
     """
 
     above: Tensor
@@ -197,21 +197,21 @@ class RankCounts(NamedTuple):
 class TargetLists(Lists):
     """A batch of lists over one catalogue, with labels for the relevant items only.
 
-    `labels`, `mask` and `weights` are those of these targets, of shape
-    `(batch, targets)`. It holds no scores.
+    The relevant items are called targets. `labels`, `mask` and `weights` belong to
+    targets, and have the shape `(batch, targets)`. This class holds no scores.
 
     Attributes:
-        labels: tensor of shape `(batch, targets)`. 1 where there is a target, or its
-            label.
-        wide_labels: the same in float64, if `wide_or_none`.
-        mask: boolean tensor of shape `(batch, targets)`. Where there is a target.
+        labels: tensor of shape `(batch, targets)`. The label of each target, 1 if it
+            has none, and 0 where there is no target.
+        wide_labels: the labels in float64, or `None`: see `wide_or_none`.
+        mask: boolean tensor of shape `(batch, targets)`. True where there is a target.
         list_weights: tensor of shape `(batch, 1)`, or `None` if all are 1.
         ids: int tensor of shape `(batch, targets)`. The position of each target.
-        can_be_found: boolean tensor of the same shape. Whether there is a target that
-            is an item of the catalogue.
-        has_items: boolean tensor of shape `(batch,)`. Whether the list counts at all.
+        is_in_catalogue: boolean tensor of the same shape. Whether there is a target
+            that is an item of the catalogue.
+        has_items: boolean tensor of shape `(batch,)`. Whether the list is evaluated.
         items: the number of items of the catalogue, an int if it is known.
-        counts: where the targets stand, if that is known without scores.
+        counts: the counts of higher and equal scores, if they are known without scores.
     """
 
     labels: Tensor
@@ -219,7 +219,7 @@ class TargetLists(Lists):
     mask: Tensor
     list_weights: Tensor | None
     ids: Tensor
-    can_be_found: Tensor
+    is_in_catalogue: Tensor
     has_items: Tensor
     items: Tensor | int
     counts: RankCounts | None = None
@@ -228,7 +228,7 @@ class TargetLists(Lists):
 
     @property
     def rank_counts(self) -> RankCounts:
-        """Where the targets stand among the scores of all items."""
+        """The numbers of items with higher and equal scores for each target."""
         assert self.counts is not None
         return self.counts
 
@@ -242,19 +242,19 @@ class TargetLists(Lists):
 
     @backend.cached_property
     def highest_labels(self) -> Tensor:
-        return highest(self.labels, keepdims=True)
+        return max_over_axis(self.labels, keepdims=True)
 
     @property
     def dtype(self) -> Any:
         return keras.backend.standardize_dtype(self.labels.dtype)
 
-    def number_unlabeled(self, labels: Tensor) -> Tensor:
+    def count_unlabeled(self, labels: Tensor) -> Tensor:
         is_labeled = ops.logical_and(self.mask, labels > 0.0)
-        are_known = ops.logical_and(is_labeled, self.can_be_found)
-        return self.sizes - ops.sum(ops.cast(are_known, self.dtype), axis=1)
+        is_labeled_item = ops.logical_and(is_labeled, self.is_in_catalogue)
+        return self.sizes - ops.sum(ops.cast(is_labeled_item, self.dtype), axis=1)
 
-    def part(self, start: int, stop: int) -> "TargetLists":
-        """Returns some of the lists."""
+    def slice_lists(self, start: int, stop: int) -> "TargetLists":
+        """Returns the lists from `start` to `stop`."""
         fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
         parts = {k: x[start:stop] for k, x in fields.items() if hasattr(x, "shape")}
         return dataclasses.replace(self, **parts)
@@ -291,13 +291,12 @@ class TargetLists(Lists):
 @backend.register_tree
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class SparseLists(TargetLists):
-    """Target lists with the scores of all items.
+    """Lists of targets, with the scores of all items.
 
     Attributes:
-        scores: tensor of shape `(batch, items)`, as given.
+        scores: tensor of shape `(batch, items)`, not yet masked or compared.
         is_item: boolean tensor of the same shape, False at padding, or `None`.
-        k: `None`, or the number of ranks that count: what has as many items above it
-            is beyond them, however many these are.
+        k: the cutoff, or `None`. Counts of higher scores are exact up to `k` only.
     """
 
     scores: Tensor
@@ -307,12 +306,14 @@ class SparseLists(TargetLists):
     @backend.cached_property
     def sizes(self) -> Tensor:
         whole = super().sizes
-        return whole if self.is_item is None else count_of(self.is_item, self.dtype)
+        return (
+            whole if self.is_item is None else count_per_row(self.is_item, self.dtype)
+        )
 
     @backend.cached_property
     def target_scores(self) -> Tensor:
-        """The scores of the targets, as they are ranked."""
-        return as_compared(backend.take(self.scores, self.ids))
+        """The scores of the targets, in comparable form."""
+        return comparable_scores(backend.take(self.scores, self.ids))
 
     @backend.cached_property
     def rank_counts(self) -> RankCounts:
@@ -320,8 +321,8 @@ class SparseLists(TargetLists):
             self.scores, self.target_scores, self.dtype, self.k
         )
         is_scored = self.target_scores > -math.inf
-        return RankCounts(above, tied, ops.logical_and(is_scored, self.can_be_found))
+        return RankCounts(above, tied, ops.logical_and(is_scored, self.is_in_catalogue))
 
     @backend.cached_property
     def retrieved(self) -> Tensor:
-        return count_of(self.scores > -math.inf, self.dtype)
+        return count_per_row(self.scores > -math.inf, self.dtype)

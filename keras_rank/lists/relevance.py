@@ -1,4 +1,4 @@
-"""What a label is worth: the relevance of items, computed where it is needed."""
+"""Relevance functions, which compute the relevance of items from labels."""
 
 import dataclasses
 import math
@@ -10,32 +10,31 @@ from keras import ops
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import LARGEST_GAIN, SMALLEST_LABEL
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.tensors import check_returned, shape_of
+from keras_rank.lists.tensors import check_result_shape, static_shape
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Relevance:
-    """What finding an item is worth, by its label.
+    """A function from labels to the relevance of items, with its properties.
 
-    Two are equal if function and arguments are.
+    Two instances are equal if their functions and arguments are equal.
 
     Attributes:
-        function: function of labels and their scale that returns their relevance, 0 or
-            more.
+        function: function of labels and a scale that returns a relevance of at least 0.
         arguments: further arguments of the function.
-        is_monotone: whether a higher label is never worth less.
-        zero_at_zero: whether a label of 0 is worth nothing.
+        is_monotone: whether relevance does not decrease with the label.
+        is_zero_at_zero: whether a label of 0 has the relevance 0.
         is_binary: whether relevance is boolean.
-        scale_of: function of the highest label of each list, of shape `(batch, 1)`,
-            that returns the scale. `None` if the label is enough.
+        compute_scale: function from the highest label of each list, of shape
+            `(batch, 1)`, to the scale. `None` if relevance depends on the label only.
     """
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
     is_monotone: bool
-    zero_at_zero: bool
+    is_zero_at_zero: bool
     is_binary: bool = False
-    scale_of: Callable[[Tensor], Any] | None = None
+    compute_scale: Callable[[Tensor], Any] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Relevance) and self._key == other._key
@@ -45,11 +44,11 @@ class Relevance:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.function, *map(_key_of, self.arguments)
+        return self.function, *map(_hashable_key, self.arguments)
 
 
-def _key_of(argument: Any) -> Any:
-    """The argument, or its identity for some users' functions, which have no hash."""
+def _hashable_key(argument: Any) -> Any:
+    """Returns the argument, or its id if it has no hash, as some users' functions."""
     try:
         hash(argument)
     except TypeError:
@@ -58,35 +57,35 @@ def _key_of(argument: Any) -> Any:
 
 
 def from_threshold(threshold: float | None) -> Relevance:
-    """Relevance is 1 from the threshold on, or above 0 without a threshold."""
-    excludes_zero = threshold is None or threshold >= SMALLEST_LABEL
-    return Relevance(is_relevant, (threshold,), True, excludes_zero, is_binary=True)
+    """Returns a relevance of 1 for labels of at least the threshold, or above 0."""
+    is_zero_at_zero = threshold is None or threshold >= SMALLEST_LABEL
+    return Relevance(is_relevant, (threshold,), True, is_zero_at_zero, is_binary=True)
 
 
 def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
-    """Whether items of these labels are relevant."""
+    """Returns whether labels are at least the threshold, or above 0 if it is `None`."""
     return labels >= (SMALLEST_LABEL if threshold is None else threshold)
 
 
 def below_threshold(threshold: float | None) -> Relevance:
-    """Relevance is 1 where that of `from_threshold` is 0, and 0 elsewhere."""
+    """Returns a relevance of 1 for items that are irrelevant to `from_threshold`."""
     return Relevance(is_irrelevant, (threshold,), False, False, is_binary=True)
 
 
 def is_irrelevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
-    """Whether items of these labels are irrelevant."""
+    """Returns the negation of `is_relevant`."""
     return ops.logical_not(is_relevant(labels, scale, threshold))
 
 
-def of_label_above_zero(threshold: float | None) -> Relevance:
-    """Relevance is 1 from the threshold on, except for labels of 0."""
-    is_above = threshold is None or threshold > 0.0
-    return from_threshold(threshold if is_above else None)
+def from_positive_label(threshold: float | None) -> Relevance:
+    """Returns `from_threshold`, with a relevance of 0 for labels of 0."""
+    is_positive = threshold is None or threshold > 0.0
+    return from_threshold(threshold if is_positive else None)
 
 
-def of_gain(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
-    """Relevance is the gain of the label, 0 below the threshold."""
-    # Known properties of this package's gain functions.
+def from_gain(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
+    """Returns a relevance that is the gain of the label, or 0 below the threshold."""
+    # The gain functions of this package are monotone, and 0 for a label of 0.
     is_known = gain_fn in (gains.exponential, gains.linear)
     excludes_zero = threshold is not None and threshold >= SMALLEST_LABEL
     return Relevance(
@@ -97,47 +96,51 @@ def of_gain(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
 def absolute_gains(
     labels: Tensor, scale: None, gain_fn: gains.GainFn, threshold: float | None
 ) -> Tensor:
-    """The gains of labels, from 0 to `LARGEST_GAIN`."""
-    found = gain_fn(labels)
-    check_returned(
-        found,
+    """Returns the gains of labels, from 0 to `LARGEST_GAIN`."""
+    gains_of_labels = gain_fn(labels)
+    check_result_shape(
+        gains_of_labels,
         labels,
         lambda: (
             "`gain_fn` should return a gain for each label, of the shape of the "
-            f"labels, {shape_of(labels)}"
+            f"labels, {static_shape(labels)}"
         ),
     )
-    return _capped(threshold, labels, ops.cast(found, labels.dtype))
+    return _cap_gains(threshold, labels, ops.cast(gains_of_labels, labels.dtype))
 
 
-def of_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
-    """Relevance is the gain of the label, up to a factor for each list."""
+def from_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
+    """Returns a relevance that is the gain of the label, up to a factor per list."""
     if gain_fn is not gains.exponential:
-        return of_gain(gain_fn, threshold)
-    return Relevance(relative_gains, (threshold,), True, True, scale_of=shift_and_floor)
+        return from_gain(gain_fn, threshold)
+    return Relevance(
+        relative_gains, (threshold,), True, True, compute_scale=shift_and_floor
+    )
 
 
 def relative_gains(
     labels: Tensor, scale: tuple[Tensor, Tensor], threshold: float | None
 ) -> Tensor:
-    """The exponential gains of labels up to a factor for each list.
+    """Returns the exponential gains of labels, up to a factor for each list.
 
-    They overflow float32 at a label of 128. Only their ratios matter here, so a list
-    with such labels has all its gains divided by a power of two:
+    Gains overflow float32 at a label of 128. Only ratios of gains are used, so the
+    gains of a list with high labels are divided by a power of two:
     `2**(label + shift) - 2**shift`, with a shift below 0.
     """
     shift, floor = scale
-    return _capped(threshold, labels, backend.power_of_two(labels + shift) - floor)
+    return _cap_gains(threshold, labels, backend.power_of_two(labels + shift) - floor)
 
 
 def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The power of two by which gains are multiplied, and what it makes of 1."""
+    """Returns the shift of the labels of each list, and `2**shift`."""
     shift = backend.minimum(math.log2(LARGEST_GAIN) - highest_labels, 0.0)
     return shift, backend.power_of_two(shift)
 
 
-def _capped(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
-    """Gains from 0 to `LARGEST_GAIN`, and 0 for labels below the threshold."""
+def _cap_gains(
+    threshold: float | None, labels: Tensor, gains_of_labels: Tensor
+) -> Tensor:
+    """Returns gains from 0 to `LARGEST_GAIN`, and 0 for labels below the threshold."""
     gains_of_labels = backend.clip(gains_of_labels, 0.0, LARGEST_GAIN)
     if threshold is None:
         return gains_of_labels

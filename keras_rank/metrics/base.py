@@ -28,7 +28,7 @@ from keras_rank.arguments import (
     check_ties_broken,
 )
 from keras_rank.arrays.arithmetic import SMALLEST_LABEL
-from keras_rank.arrays.hashing import default_seed, key_of_seed
+from keras_rank.arrays.hashing import default_seed, fold_seed
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.item_lists import Lists
 from keras_rank.lists.relevance import Relevance, from_threshold
@@ -175,7 +175,7 @@ class ScoreMetric(keras.metrics.Metric):
         # Metrics with an equal `_order` may share a ranking. The key of the seed is
         # computed here, as torch.compile can't trace the computation.
         is_shuffled = self._ties == "shuffle"
-        key = key_of_seed(seed) if is_shuffled and seed is not None else 0
+        key = fold_seed(seed) if is_shuffled and seed is not None else 0
         self._order = self._ties, key
 
     @classmethod
@@ -682,13 +682,13 @@ class ExposureMetric(ScoreMetric):
     def _compute_result(self, sums: Sequence[Tensor]) -> Tensor:
         """Computes the result from the sums."""
         numbers = *sums, *self._item_values()
-        return backend.enter(_call_compute, *numbers, compute=type(self).compute)
+        return backend.run_program(_call_compute, *numbers, compute=type(self).compute)
 
 
 def _call_compute(*numbers: Tensor, compute: Callable[..., Tensor]) -> Tensor:
     """Calls `compute`.
 
-    `compute` is a static argument of the program, so `backend.enter` recognizes a
+    `compute` is a static argument of the program, so `backend.run_program` recognizes a
     user's function and does not compile it.
     """
     return compute(*numbers)

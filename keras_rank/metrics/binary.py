@@ -41,8 +41,8 @@ from keras_rank.lists.relevance import (
     Relevance,
     absolute_gains,
     below_threshold,
+    from_gain,
     from_threshold,
-    of_gain,
 )
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.base import Ranking
@@ -640,7 +640,7 @@ class RankBiasedPrecision(RankingMetric):
         if self.gain_fn is None:
             # torch.compile can't trace a property of `super()`.
             return from_threshold(self.relevance_threshold)
-        return of_gain(self.gain_fn, self.relevance_threshold)
+        return from_gain(self.gain_fn, self.relevance_threshold)
 
     def get_config(self) -> dict[str, Any]:
         gain = self.gain_fn

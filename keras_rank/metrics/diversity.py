@@ -73,7 +73,7 @@ class IntraListDiversity(ExposureMetric):
         norms = np.sqrt(np.einsum("ij,ij->i", array, array, dtype="float64"))[:, None]
         units = np.pad(array / np.where(norms > 0, norms, 1), [(0, 1), (0, 0)])
         # The vectors are converted once, as there may be many.
-        with backend.lasting():
+        with backend.persistent_scope():
             self._unit_vectors = ops.convert_to_tensor(units, "float32")
 
     def get_config(self) -> dict[str, Any]:
@@ -99,13 +99,15 @@ class IntraListDiversity(ExposureMetric):
         return {"totals": (shape, "float32"), "remainders": (shape[1:], "float32")}
 
     def _add(self, sums: Sequence[Tensor], lists: RecommendedItems) -> list[Tensor]:
-        return backend.enter(_add_lists, lists.ids, self._unit_vectors, *sums, k=self.k)
+        return backend.run_program(
+            _add_lists, lists.ids, self._unit_vectors, *sums, k=self.k
+        )
 
     def _compute_result(self, sums: Sequence[Tensor]) -> Tensor:
-        return backend.enter(state.mean, *sums, **_STATISTIC_ARGUMENTS)
+        return backend.run_program(state.mean, *sums, **_STATISTIC_ARGUMENTS)
 
     def _compute_error(self, sums: Sequence[Tensor]) -> Tensor:
-        return backend.enter(state.standard_error, *sums, **_STATISTIC_ARGUMENTS)
+        return backend.run_program(state.standard_error, *sums, **_STATISTIC_ARGUMENTS)
 
 
 def _add_lists(
@@ -115,7 +117,7 @@ def _add_lists(
     values, has_pairs = intra_list_diversity(unit_vectors, ids[:, :k])
     counts = ops.cast(has_pairs, values.dtype)
     values = backend.where(has_pairs, values, 0.0)
-    columns = backend.library_of(values).stack([values, counts, counts, counts])
+    columns = backend.get_library(values).stack([values, counts, counts, counts])
     return list(state.add(totals, remainders, columns)[:2])
 
 
@@ -190,7 +192,7 @@ class Personalization(ExposureMetric):
 
     def _add(self, sums: Sequence[Tensor], lists: RecommendedItems) -> list[Tensor]:
         counts, num_lists = sums
-        added = backend.enter(_count_lists, lists.ids, k=self.k)
+        added = backend.run_program(_count_lists, lists.ids, k=self.k)
         return [*super()._add([counts], lists), num_lists + added]
 
 

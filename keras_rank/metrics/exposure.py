@@ -15,7 +15,7 @@ from keras_rank.arguments import (
 )
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.formulas import mean_over_recommended
-from keras_rank.lists.input_arrays import look
+from keras_rank.lists.input_arrays import read_array
 from keras_rank.metrics.base import ExposureArguments, ExposureMetric
 
 
@@ -238,7 +238,7 @@ def read_item_numbers(
         ValueError: if the shape or a number is not valid.
     """
     values = array_from_config(argument, values)
-    array = ops.convert_to_numpy(look(argument, values).tensor())
+    array = ops.convert_to_numpy(read_array(argument, values).tensor())
     numbers: Array = array.astype("float32")
     message = f"`{argument}` should be {accepted}, one for each item. "
     if numbers.ndim != ndim or numbers.size == 0:

@@ -15,11 +15,11 @@ from keras_rank.arguments import (
     resolve_discount,
     serialize,
 )
-from keras_rank.arrays.arithmetic import ratio, shifted, total
+from keras_rank.arrays.arithmetic import ratio, shift_right, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import compute_discounts
 from keras_rank.formulas import first_success, require_grades, share_of_ideal
-from keras_rank.lists.relevance import Relevance, of_gain, of_gain_ratio
+from keras_rank.lists.relevance import Relevance, from_gain, from_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ranking.base import Ranking, TiedItems
 from keras_rank.ranking.judged_lists import JudgedLists
@@ -90,7 +90,7 @@ class DCG(RankingMetric):
 
     @property
     def _relevance(self) -> Relevance:
-        return of_gain(self.gain_fn, self.relevance_threshold)
+        return from_gain(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
@@ -163,10 +163,7 @@ class NDCG(DCG):
 
     @property
     def _relevance(self) -> Relevance:
-        # The sum of gains depends on their scale.
-        has_scale = self.list_weight == "sum"
-        relevance_of = of_gain if has_scale else of_gain_ratio
-        return relevance_of(self.gain_fn, self.relevance_threshold)
+        return from_gain_ratio(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)
@@ -266,15 +263,15 @@ def _mean_over_ties(items: TiedItems, ranking: Ranking) -> Tensor:
     last_rank = backend.constant(ranking.cutoff, stops)
     subset_size = ops.arange(ranking.cutoff + 1, dtype="int32")
     subset_size = ops.cast(subset_size, dtype)[None, :]
-    # If `others_first`, each group starts with its items of `stop = 0`, which are not
-    # in `items`. Subsets of any size are then passed with probability 1. Otherwise, a
-    # group starts without items, so the empty subset is the only one.
-    is_passed = subset_size >= 0.0 if items.others_first else subset_size == 0.0
+    # If `has_zeros_first`, each group starts with its items of `stop = 0`, which are
+    # not in `items`. Subsets of any size are then passed with probability 1. Otherwise,
+    # a group starts without items, so the empty subset is the only one.
+    is_passed = subset_size >= 0.0 if items.has_zeros_first else subset_size == 0.0
     passed_at_first = ops.cast(is_passed, dtype) + none_yet
     ones = 1.0 + none_yet
     start = (none_yet[:, 0], ones, ones, passed_at_first)
     state = (*start, subset_size, last_rank, passed_at_first, *fixed)
-    return ops.fori_loop(0, items.last, _add_next_item, state)[0]
+    return ops.fori_loop(0, items.num_items, _add_next_item, state)[0]
 
 
 # A module-level function, as eager JAX would compile a closure again at each call.
@@ -286,23 +283,23 @@ def _add_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, 
     """
     value, reached, reached_next, passed, *fixed = state
     subset_size, last_rank, passed_at_first, *items = fixed
-    stop, above, group_size, so_far, is_first = (
+    stop, above, group_size, place, is_first = (
         x[:, i : i + 1] if isinstance(i, int) else ops.take(x, i, axis=1)[:, None]
         for x in items
     )
     passed = backend.where(is_first, passed_at_first, passed)
-    with_item = backend.minimum(subset_size / so_far, 1.0)
+    with_item = backend.minimum(subset_size / place, 1.0)
     passed_without = backend.no_fma(passed * (1.0 - with_item))
-    passed_before = shifted(passed, 1, 0.0)
+    passed_before = shift_right(passed, 1, 0.0)
     passed = passed_without + backend.no_fma(passed_before * (1.0 - stop) * with_item)
     reached_next = reached_next * (1.0 - stop)
 
     ranks = above + subset_size
     counts = ops.logical_and(subset_size >= 1.0, subset_size <= group_size)
     counts = ops.logical_and(counts, ranks <= last_rank)
-    stop_first = shifted(passed, 1, 0.0) - passed
+    stop_first = shift_right(passed, 1, 0.0) - passed
     chances = stop_first / backend.where(counts, ranks, 1.0)
-    at_end = so_far == group_size
+    at_end = place == group_size
     added = reached[:, 0] * total(backend.where(counts, chances, 0.0))
     value = value + backend.where(at_end[:, 0], added, 0.0)
     reached = backend.where(at_end, reached_next, reached)

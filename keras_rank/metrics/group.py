@@ -398,7 +398,7 @@ class SegmentedSums:
         """
         for index, part in self._split_by_segment(columns, 0.0, first):
             state = self._states[index]
-            new_state = backend.enter(add_columns, part, state.select(indices))
+            new_state = backend.run_program(add_columns, part, state.select(indices))
             self._states[index] = state.replace_metrics(indices, new_state)
 
     def sum_recommended(self, metric: ExposureMetric, ids: Tensor, items: int) -> None:

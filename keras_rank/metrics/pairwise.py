@@ -7,17 +7,18 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_rank.arguments import (
-    adds_arguments,
-    check_no_cutoff,
-    check_share,
-    check_ties_without_bounds,
+from keras_rank.arguments import adds_arguments, check_no_cutoff, check_share
+from keras_rank.arrays.arithmetic import (
+    LARGEST_GAIN,
+    flush_subnormals,
+    max_over_axis,
+    ratio,
+    total,
 )
-from keras_rank.arrays.arithmetic import LARGEST_GAIN, as_ranked, highest, ratio, total
 from keras_rank.arrays.counting import count_above_and_tied
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.item_lists import Lists
-from keras_rank.lists.relevance import Relevance, of_label_above_zero
+from keras_rank.lists.relevance import Relevance, from_positive_label
 from keras_rank.metrics.base import (
     RankingArguments,
     RankingMetric,
@@ -25,7 +26,7 @@ from keras_rank.metrics.base import (
 )
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
-from keras_rank.ranking.pairs import pairs_of_items
+from keras_rank.ranking.pairs import item_pair_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -87,7 +88,7 @@ class AverageRelevancePosition(RankingMetric):
 
     @property
     def _relevance(self) -> Relevance:
-        return of_label_above_zero(self.relevance_threshold)
+        return from_positive_label(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         # The formula is linear in the labels, so the mean over ties is exact. Labels
@@ -129,9 +130,9 @@ class _LabelComparison(RankingMetric):
     def relevance(self, lists: Lists) -> Tensor:
         """Returns whether an item has a higher label than another item of its list."""
         labels = self._get_labels(lists)
-        lowest = -highest(-labels, keepdims=True)
+        lowest = -max_over_axis(-labels, keepdims=True)
         if lists.holds_targets:
-            has_unlabeled = lists.number_unlabeled(labels) > 0.0
+            has_unlabeled = lists.count_unlabeled(labels) > 0.0
             lowest = backend.where(has_unlabeled[:, None], 0.0, lowest)
         return ops.logical_and(lists.mask, labels > lowest)
 
@@ -270,7 +271,7 @@ class KendallTau(_LabelComparison):
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         (labels, _), (scores, tied) = self._mean_ranks(lists)
-        ordered, ordered_or_tied, by_label = pairs_of_items(
+        ordered, ordered_or_tied, by_label = item_pair_weights(
             backend.where(lists.mask, -labels, math.inf),
             backend.where(lists.mask, -scores, -math.inf),
             *(lists.mask, None, lists.dtype),
@@ -286,7 +287,7 @@ class KendallTau(_LabelComparison):
         A tie count is the number of items that are tied at a rank.
         """
         labels = backend.where(lists.mask, self._get_labels(lists.lists), -math.inf)
-        for values in (labels, as_ranked(lists.scores)):
+        for values in (labels, flush_subnormals(lists.scores)):
             above, tied = count_above_and_tied(values, values, lists.dtype)
             # Padding has the score of items that were not retrieved: don't count it.
             tied = backend.minimum(tied, lists.sizes[:, None] - above)

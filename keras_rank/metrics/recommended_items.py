@@ -6,15 +6,15 @@ from typing import Any, NamedTuple, Protocol
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import axis_size
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.first_batch_warnings import warn, warnings_of_first_batch
-from keras_rank.lists.ids import are_repeated, as_ids, check_items
-from keras_rank.lists.input_arrays import SPARSE, look
+from keras_rank.lists.first_batch_warnings import get_first_batch_warnings, warn
+from keras_rank.lists.ids import cast_ids, check_items, is_repeated
+from keras_rank.lists.input_arrays import SPARSE, read_array
 from keras_rank.lists.inputs import RawBatch, read, read_sparse
 from keras_rank.lists.item_lists import DenseLists, SparseLists
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
-from keras_rank.lists.tensors import as_tensor, shape_of, sizes_agree
+from keras_rank.lists.tensors import as_tensor, sizes_agree, static_shape
 from keras_rank.metrics.update import OrderedMetric, group_by, has_first_batch
 from keras_rank.metrics.variables import SumVariable, Update, end_compiling
 from keras_rank.ranking.base import Ties
@@ -51,7 +51,7 @@ class RecommendedItems:
     def __init__(self, ids: Tensor, items: int) -> None:
         self.ids = ids
         self.counts = functools.cache(
-            lambda k: backend.enter(_count_items, ids, k=k, items=items)
+            lambda k: backend.run_program(_count_items, ids, k=k, items=items)
         )
 
 
@@ -141,7 +141,9 @@ def read_recommended(
         ids, num_lists = _read_ids(y_true, sample_weight, spec.items, spec.k), 0
     else:
         batch = _read_lists(spec, *inputs, should_warn=should_warn)
-        ids, num_lists = backend.enter(_find_top_ids, batch, key, first_list, spec=spec)
+        ids, num_lists = backend.run_program(
+            _find_top_ids, batch, key, first_list, spec=spec
+        )
     return RecommendedItems(ids, spec.items), num_lists
 
 
@@ -153,9 +155,9 @@ def _read_lists(
     read_batch = read_sparse if is_sparse else read
     reading = read_batch(y_true, y_pred, sample_weight)
     if should_warn:
-        warn(warnings_of_first_batch(reading, is_sparse, [], True))
+        warn(get_first_batch_warnings(reading, is_sparse, [], True))
     batch = reading.batch
-    shape = shape_of(batch.scores)
+    shape = static_shape(batch.scores)
     if not sizes_agree(shape[1:], (items,)):
         raise ValueError(
             "`y_pred` should have a score for each item of the catalogue, of shape "
@@ -201,22 +203,22 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             "of all items in `y_pred`. Received: "
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
-    array = look("y_true", ids, -1)
+    array = read_array("y_true", ids, -1)
     if array.form in SPARSE:
         raise ValueError(
             "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
             "sparse matrix has no order. Received: y_true of type "
             f"{type(ids).__name__}"
         )
-    ids = as_ids(array, items).tensor()
-    shape = shape_of(ids)
+    ids = cast_ids(array, items).tensor()
+    shape = static_shape(ids)
     if len(shape) != 2 or not (shape[1] is None or shape[1] >= k):
         raise ValueError(
             f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "
             f"each list, padded with -1. Received: y_true.shape={shape}"
         )
     ids = _set_width(ids[:, :k], k) if shape[1] is None else ids
-    return backend.enter(_remove_repeats, ids, items=items)
+    return backend.run_program(_remove_repeats, ids, items=items)
 
 
 def _remove_repeats(ids: Tensor, *, items: int) -> Tensor:
@@ -226,7 +228,7 @@ def _remove_repeats(ids: Tensor, *, items: int) -> Tensor:
     ids = backend.where(ids >= 0, ids, -1)
     check_items("y_true", ids, items)
     ids = ops.cast(ids, "int32")
-    return backend.where(are_repeated(ids), -1, ids)
+    return backend.where(is_repeated(ids), -1, ids)
 
 
 def _count_items(ids: Tensor, *, k: int, items: int) -> Tensor:
@@ -237,4 +239,4 @@ def _count_items(ids: Tensor, *, k: int, items: int) -> Tensor:
 
 def _set_width(x: Tensor, width: int) -> Tensor:
     """Sets the unknown size of rows. Other sizes raise an error when the graph runs."""
-    return ops.reshape(x, (size_of(x, 0), width))
+    return ops.reshape(x, (axis_size(x, 0), width))

@@ -19,7 +19,7 @@ from keras_rank.arguments import (
     resolve_discount,
     serialize,
 )
-from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.arithmetic import max_over_axis, ratio, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import compute_discounts, reciprocal
 from keras_rank.formulas import (
@@ -123,8 +123,8 @@ class AlphaNDCG(RankingMetric):
         # The gains are computed once, up to the largest cutoff of all metrics.
         key = _compute_greedy_gains, self.alpha, ranking.uncut, ranking.largest_k
         settings = self.alpha, ranking.ideal_depth
-        gains = backend.kept(
-            lists._by_rank, key, _compute_greedy_gains, lists, *settings
+        gains = backend.compute_once(
+            lists._cache, key, _compute_greedy_gains, lists, *settings
         )
         return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
@@ -160,7 +160,7 @@ def _take_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Takes the item with the largest gain, and reduces the gains of its subtopics."""
     best_gains, left, is_free, share_after_item, relevance, rank = state
     gains = _multiply(left, relevance) * is_free
-    best = highest(gains, keepdims=True)
+    best = max_over_axis(gains, keepdims=True)
     is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
     left = left * _multiply(is_chosen, share_after_item)
@@ -173,7 +173,7 @@ def _multiply(row: Tensor, matrix: Tensor) -> Tensor:
     if backend.is_compiling():
         # Compilers fuse the sum. They can't trace `full_precision`, so avoid `matmul`.
         return ops.sum(row[:, :, None] * matrix, axis=1)
-    return backend.library_of(row).matmul(row[:, None], matrix)[:, 0]
+    return backend.get_library(row).matmul(row[:, None], matrix)[:, 0]
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

@@ -11,19 +11,19 @@ from keras import ops
 from keras_rank.arguments import ShuffleTies
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.first_batch_warnings import (
+    get_first_batch_warnings,
     warn,
-    warnings_of_first_batch,
 )
 from keras_rank.lists.inputs import (
     RawBatch,
-    check_told_apart,
+    check_distinguishable,
     read,
     read_sparse,
 )
 from keras_rank.lists.item_lists import Lists
 from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
-from keras_rank.lists.tensors import check_returned, shape_of
+from keras_rank.lists.tensors import check_result_shape, static_shape
 from keras_rank.metrics.variables import (
     State,
     SumVariable,
@@ -200,21 +200,21 @@ def compute_updates(
     end_compiling()
     new_state = read_state(sums)
     if isinstance(y_true, RankedLists):
-        y_true.check_alone(y_pred, sample_weight)
+        y_true.check_no_scores(y_pred, sample_weight)
         return list(
             zip(sums, _add_ranked_lists(metrics, y_true, new_state), strict=True)
         )
     for indices, batch in _read_batches(metrics, y_true, y_pred, sample_weight):
         members = [metrics[index] for index in indices]
         spec, state = UpdateSpec.from_metrics(members), new_state.select(indices)
-        if backend.is_ours(spec):
+        if backend.is_compilable(spec):
             batch = bucket_shapes(batch, members[0].sparse_labels)
-            state = backend.enter(_add_batch, batch, spec.keys, state, spec=spec)
+            state = backend.run_program(_add_batch, batch, spec.keys, state, spec=spec)
         else:
             columns = _compute_columns_in_steps(
                 spec, batch, _get_lists_seen(spec, state)
             )
-            state = backend.enter(add_columns, columns, state)
+            state = backend.run_program(add_columns, columns, state)
         new_state = new_state.replace_metrics(indices, state)
     return list(zip(sums, new_state, strict=True))
 
@@ -242,11 +242,11 @@ def _read_batches(
             reading = read(y_true, y_pred, sample_weight, takes_subtopics)
         for metric in members:
             if metric._compares_labels:
-                check_told_apart(reading.labels)
+                check_distinguishable(reading.labels)
                 break
         is_single = tuple(reading.batch.scores.shape) == (1, 1)
         if not is_single and has_first_batch(members):
-            messages += warnings_of_first_batch(
+            messages += get_first_batch_warnings(
                 reading, sparse_labels, members, should_warn_of_weights
             )
         yield indices, reading.batch
@@ -272,8 +272,8 @@ def compute_columns(
     for indices, batch in _read_batches(metrics, *inputs, should_warn_of_weights=False):
         spec = UpdateSpec.from_metrics([metrics[index] for index in indices])
         first_lists = _get_lists_seen(spec, state.select(indices))
-        if backend.is_ours(spec):
-            columns = backend.enter(
+        if backend.is_compilable(spec):
+            columns = backend.run_program(
                 _compute_batch_columns, batch, spec.keys, first_lists, spec=spec
             )
         else:
@@ -293,7 +293,9 @@ def compute_ranked_columns(
     """Returns the columns of ranked lists, which are summed into the totals."""
     _check_metrics(metrics, ranked)
     spec = UpdateSpec.from_metrics(metrics)
-    return backend.enter(_compute_ranking_columns, *ranked.fresh(), spec=spec)
+    return backend.run_program(
+        _compute_ranking_columns, *ranked.copy_uncached(), spec=spec
+    )
 
 
 def _add_ranked_lists(
@@ -302,7 +304,7 @@ def _add_ranked_lists(
     """Returns the state of metrics with ranked lists added."""
     _check_metrics(metrics, ranked)
     spec = UpdateSpec.from_metrics(metrics)
-    return backend.enter(_add_ranking, *ranked.fresh(), state, spec=spec)
+    return backend.run_program(_add_ranking, *ranked.copy_uncached(), state, spec=spec)
 
 
 def compute_results(
@@ -314,7 +316,7 @@ def compute_results(
     for index, metric in enumerate(metrics):
         settings = metric.empty_value, metric._compute_dtype
         if settings not in cache:
-            cache[settings] = backend.enter(
+            cache[settings] = backend.run_program(
                 _compute_statistics,
                 *state[:2],
                 statistic=statistic,
@@ -378,7 +380,7 @@ def check_ranked_lists(metric: ListMetric, ranked: RankedLists) -> None:
         check_supports_targets(metric)
     ranked.check_subtopics(type(metric).__name__, metric.takes_subtopics)
     ranked.check_cutoff(metric.k)
-    ranked.check_compared(metric._compares_labels)
+    ranked.check_label_ties(metric._compares_labels)
 
 
 def _check_metrics(metrics: Sequence[ListMetric], ranked: RankedLists) -> None:
@@ -425,7 +427,7 @@ def _compute_columns_in_steps(
     """
     lists, rankings = rank_in_steps(spec, batch, spec.keys, first_lists)
     ranked_spec = dataclasses.replace(spec, orders=())
-    return backend.enter(
+    return backend.run_program(
         _stack_columns, lists, spec.cut_rankings(rankings), spec=ranked_spec
     )
 
@@ -437,11 +439,11 @@ def rank_in_steps(
     first_lists: Sequence[Tensor | int],
 ) -> tuple[Lists, list[Ranking]]:
     """Returns the lists and a ranking for each order, each from a separate program."""
-    lists = backend.enter(standardize, batch, kind=spec.kind)
+    lists = backend.run_program(standardize, batch, kind=spec.kind)
     rankings = [
         rank_by_scores(lists, key, first_list, order=order)
-        if order.by_steps
-        else backend.enter(rank_by_scores, lists, key, first_list, order=order)
+        if order.is_stepwise
+        else backend.run_program(rank_by_scores, lists, key, first_list, order=order)
         for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
     ]
     return lists, rankings
@@ -552,7 +554,7 @@ def compute_checked_values(
     if dtype is None or keras.backend.standardize_dtype(dtype) != judged.dtype:
         values = values if values is None else ops.cast(values, judged.dtype)
     expected = functools.partial(_describe_expected_values, metric, judged)
-    check_returned(values, judged.has_items, expected)
+    check_result_shape(values, judged.has_items, expected)
     return values
 
 
@@ -560,7 +562,7 @@ def _describe_expected_values(metric: ListMetric, judged: JudgedLists) -> str:
     """Returns the part of an error message that says what `compute` should return."""
     return (
         f"`{type(metric).__name__}.compute` should return one value per list, of "
-        f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
+        f"shape (batch,), for lists of shape {static_shape(judged.labels)}"
     )
 
 
@@ -583,7 +585,7 @@ def _stack_columns(
     )
     values, weights, counts, has_items = rows
     values = backend.where(counts, values * weights, 0.0)
-    library = backend.library_of(values)
+    library = backend.get_library(values)
     columns: Tensor = library.stack([values, weights, counts, has_items])
     return columns
 
@@ -591,7 +593,7 @@ def _stack_columns(
 def _stack_metrics(rows_by_metric: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
     """Stacks the values, weights, counts and `has_items` of several metrics."""
     rows = [x for column in zip(*rows_by_metric, strict=True) for x in column]
-    columns = backend.library_of(rows[0]).stack(rows)
+    columns = backend.get_library(rows[0]).stack(rows)
     columns = ops.reshape(columns, (4, len(rows_by_metric), -1))
     # XLA would compute all formulas again for each product without the barrier.
     values, weights, counts, has_items = ops.unstack(backend.fusion_barrier(columns), 4)
@@ -603,5 +605,5 @@ def add_columns(columns: Tensor, state: State) -> State:
     if state.is_stacked and len(columns.shape) == 2:
         columns = columns[:, None]
     totals, remainders, added = add(state.totals, state.remainders, columns)
-    lists_seen = backend.plus_entry(state.lists_seen, added, LISTS, LISTS)
+    lists_seen = backend.add_entry(state.lists_seen, added, LISTS, LISTS)
     return State(totals, remainders, lists_seen)

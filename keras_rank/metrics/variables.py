@@ -80,7 +80,7 @@ class SumVariable(keras.Variable):
         self, metric: Any, shape: tuple[int, ...], dtype: str, name: str
     ) -> None:
         self._metric = metric
-        with backend.lasting():
+        with backend.persistent_scope():
             super().__init__(
                 initializer="zeros",
                 shape=shape,

@@ -1,1 +1,1 @@
-"""The order of each list by its scores, and the handling of ties."""
+"""Rankings of lists by scores, with several treatments of ties."""

@@ -1,4 +1,4 @@
-"""Lists with the relevance of their items, as formulas read them."""
+"""Lists with the relevance of their items, which formulas read."""
 
 import functools
 import math
@@ -7,29 +7,30 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import highest, ratio, total, within_limits
+from keras_rank.arrays.arithmetic import clip_labels, max_over_axis, ratio, total
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.input_arrays import refused
+from keras_rank.lists.input_arrays import value_error
 from keras_rank.lists.item_lists import Lists
 from keras_rank.lists.relevance import Relevance
-from keras_rank.lists.tensors import check_returned, shape_of
+from keras_rank.lists.tensors import check_result_shape, static_shape
 from keras_rank.ranking.base import Ranking
 
 
-def once_for_all_cutoffs(
-    by_rank: Callable[[Any, Ranking], Tensor],
+def cache_for_all_cutoffs(
+    function: Callable[[Any, Ranking], Tensor],
 ) -> Callable[[Any, Ranking], Tensor]:
-    """Decorates a function of judged lists and a ranking: a value for each rank.
+    """Decorates a function of judged lists and a ranking that returns values by rank.
 
-    It is computed once for all cutoffs: a value must not depend on lower ranks.
+    The values are computed once for all cutoffs, so a value must not depend on lower
+    ranks.
     """
 
-    @functools.wraps(by_rank)
+    @functools.wraps(function)
     def up_to_cutoff(lists: "JudgedLists", ranking: Ranking) -> Tensor:
-        key = by_rank, ranking.uncut
-        kept = backend.kept(lists._by_rank, key, by_rank, lists, ranking.uncut)
-        return ranking.up_to_cutoff(kept)
+        key = function, ranking.uncut
+        values = backend.compute_once(lists._cache, key, function, lists, ranking.uncut)
+        return ranking.up_to_cutoff(values)
 
     return up_to_cutoff
 
@@ -37,7 +38,7 @@ def once_for_all_cutoffs(
 class JudgedLists:
     """Lists with the relevance of their items.
 
-    They also have the attributes of the lists.
+    Attributes of the lists are also attributes of the judged lists.
 
     Args:
         lists: the lists.
@@ -50,69 +51,69 @@ class JudgedLists:
         self, lists: Lists, relevance: Relevance | Tensor, list_weight: str = "mean"
     ) -> None:
         self.lists = lists
-        self._list_weight = list_weight
-        # What several formulas need of a ranking, by what it is.
-        self._by_rank: dict[Any, Tensor] = {}
-        self._by_label: Relevance | None = None
+        # Results that several formulas need. The keys include the function or ranking.
+        self._cache: dict[Any, Tensor] = {}
+        self._label_relevance: Relevance | None = None
         if isinstance(relevance, Relevance):
-            self._by_label = relevance
+            self._label_relevance = relevance
             if lists.holds_targets:
-                _require_worthless_others(relevance, lists.dtype)
+                _require_zero_for_others(relevance, lists.dtype)
         else:
-            check_returned(
+            check_result_shape(
                 relevance,
                 lists.labels,
                 lambda: (
                     "`relevance` should return a number for each item, of shape "
-                    f"{shape_of(lists.labels)}"
+                    f"{static_shape(lists.labels)}"
                 ),
             )
             relevance = ops.cast(relevance, lists.dtype)
             self.relevance = backend.where(lists.mask, relevance, 0.0)
 
-    def is_by(self, relevance: Relevance | Tensor, list_weight: str) -> bool:
-        """Whether the lists are judged by that function of labels, and weighted so."""
-        is_same = isinstance(relevance, Relevance) and self._by_label == relevance
-        return is_same and self._list_weight == list_weight
+    def is_by(self, relevance: Relevance | Tensor) -> bool:
+        """Returns whether the relevance of the items is this function of labels."""
+        return isinstance(relevance, Relevance) and self._label_relevance == relevance
 
     def __getattr__(self, name: str) -> Any:
-        # `copy` and `pickle` look up special methods, and before there are `lists`.
+        # `copy` and `pickle` look up special methods before the instance has `lists`.
         if name == "lists" or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return getattr(self.lists, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy that is changed must not change cached results.
-        return {**vars(self), "_by_rank": {}}
+        # A copy may be changed, so it does not share cached results.
+        return {**vars(self), "_cache": {}}
 
     @backend.cached_property
     def relevance(self) -> Tensor:
-        """The relevance of the items, 0 where there is none."""
-        relevance = self._worth(self.lists.labels)
+        """The relevance of the items, 0 for padding."""
+        relevance = self._compute_relevance(self.lists.labels)
         return backend.where(self.lists.mask, relevance, 0.0)
 
     @backend.cached_property
     def relevance_by_subtopic(self) -> Tensor:
         """The relevance of the items, of shape `(batch, subtopics, list_size)`.
 
-        It is binary. Only the last step makes numbers of it, as memory takes longer to
-        get than to read.
+        The relevance is binary. Booleans are cast to numbers in the last step, as they
+        take less memory, whose allocation is slow.
         """
-        if self._by_label is None:
+        if self._label_relevance is None:
             expected = "be left as it is for formulas of subtopics, which need one for "
             expected += "each: use `relevance_threshold`, or labels of 0 and 1"
-            received = f"one of the shape {shape_of(self.relevance)}"
-            raise refused("relevance", expected, received)
+            received = f"one of the shape {static_shape(self.relevance)}"
+            raise value_error("relevance", expected, received)
         labels = self.lists.subtopic_labels
-        relevant = self._by_label.function(labels, None, *self._by_label.arguments)
-        if not self._by_label.zero_at_zero:
+        relevant = self._label_relevance.function(
+            labels, None, *self._label_relevance.arguments
+        )
+        if not self._label_relevance.is_zero_at_zero:
             relevant = ops.logical_and(relevant, labels >= 0.0)
         relevant = ops.logical_and(relevant, self.lists.mask[:, None])
         return ops.cast(relevant, self.lists.dtype)
 
     @backend.cached_property
     def weighted_relevance(self) -> Tensor:
-        """The relevance of the items times their weights."""
+        """The relevance of the items, times their weights."""
         weights = self.lists.weights
         return self.relevance if weights is None else self.relevance * weights
 
@@ -124,7 +125,7 @@ class JudgedLists:
 
     @backend.cached_property
     def relevant_weight(self) -> Tensor:
-        """The weights of the relevant items, of shape `(batch,)`, if it is binary."""
+        """The weight of relevant items, of shape `(batch,)`, if relevance is binary."""
         if self.lists.weights is None:
             return self.number_relevant
         return total(self.weighted_relevance)
@@ -132,9 +133,9 @@ class JudgedLists:
     @backend.cached_property
     def has_relevant(self) -> Tensor:
         """Whether a list has relevant items, of shape `(batch,)`."""
-        if self._rises_from_zero:
-            return self._worth(self.lists.highest_labels)[:, 0] > 0.0
-        return highest(self.relevance) > 0.0
+        if self._is_monotone_from_zero:
+            return self._compute_relevance(self.lists.highest_labels)[:, 0] > 0.0
+        return max_over_axis(self.relevance) > 0.0
 
     @backend.cached_property
     def list_weights(self) -> Tensor:
@@ -144,9 +145,8 @@ class JudgedLists:
             sum = sum(weights * relevance)
             one = the weight that was passed for the list, or 1
 
-        The weight of a list without relevant items is 0. In the mean over lists, it
-        later gets the average weight of the other lists (see `state`), or
-        `empty_list_weights`.
+        The weight of a list without relevant items is 0. In `state`, such a list gets
+        the average weight of the other lists. The shape is `(batch,)`.
         """
         if self._list_weight == "sum":
             return total(self.weighted_relevance)
@@ -157,101 +157,106 @@ class JudgedLists:
             return ops.cast(self.has_relevant, self.lists.dtype)
         return ratio(total(self.weighted_relevance), total(self.relevance))
 
-    @property
-    def empty_list_weights(self) -> Tensor:
-        """The weights of lists without relevant items that don't get the average."""
-        if self._list_weight == "sum":
-            return ops.zeros_like(self.lists.mean_weights)
-        if self._list_weight == "one":
-            return self.lists.given_list_weights
-        return self.lists.mean_weights
-
-    @once_for_all_cutoffs
+    @cache_for_all_cutoffs
     def relevance_by_rank(self, ranking: Ranking) -> Tensor:
-        """The relevance of the items by rank, of shape `(batch, depth)`.
+        """Returns the relevance of the items by rank, of shape `(batch, depth)`.
 
-        If ties are averaged, it is the mean over the tied items.
+        If ties are averaged, the relevance is the mean over the tied items.
         """
-        if self._by_label is None or ranking.order is None:
+        if self._label_relevance is None or ranking.order is None:
             return ranking.take(self.relevance)
-        labels = within_limits(ranking.in_order(self.lists.masked_labels))
-        relevance = self._worth(labels)
-        if not self._by_label.zero_at_zero:
+        labels = clip_labels(ranking.in_order(self.lists.masked_labels))
+        relevance = self._compute_relevance(labels)
+        if not self._label_relevance.is_zero_at_zero:
             relevance = backend.where(ranking.occupied, relevance, 0.0)
         return ranking.averaged(relevance, lambda: self.relevance)
 
     def hits(self, ranking: Ranking) -> Tensor:
-        """The number of relevant items up to the cutoff, of shape `(batch,)`."""
-        return backend.kept(
-            self._by_rank, ranking, lambda: total(self.relevance_by_rank(ranking))
+        """Returns the number of relevant items up to the cutoff. Shape: `(batch,)`."""
+        return backend.compute_once(
+            self._cache, ranking, lambda: total(self.relevance_by_rank(ranking))
         )
 
-    @once_for_all_cutoffs
+    @cache_for_all_cutoffs
     def gains_by_rank(self, ranking: Ranking) -> Tensor:
-        """The weighted relevance by rank, of shape `(batch, depth)`."""
+        """Returns the weighted relevance by rank, of shape `(batch, depth)`."""
         if self.lists.weights is None:
             return self.relevance_by_rank(ranking)
         return ranking.take(self.weighted_relevance)
 
     def ideal_gains(self, ranking: Ranking) -> Tensor:
-        """The weighted relevance in the ideal order, the largest first."""
-        # Once for all cutoffs of which this is the largest.
+        """Returns the weighted relevance in the ideal order, which is descending."""
+        # The order is computed once, up to the largest cutoff, for all cutoffs.
         key = ranking.uncut, ranking.largest_k
-        gains = backend.kept(
-            self._by_rank, key, self._largest_gains, ranking.ideal_depth
+        gains = backend.compute_once(
+            self._cache, key, self._largest_gains, ranking.ideal_depth
         )
         return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
-        if self._rises_from_zero and self.lists.weights is None:
+        if self._is_monotone_from_zero and self.lists.weights is None:
             labels = largest_values(self.lists.masked_labels, count)
-            return self._worth(within_limits(labels))
+            return self._compute_relevance(clip_labels(labels))
         return largest_values(self.weighted_relevance, count)
 
     @property
-    def _rises_from_zero(self) -> bool:
-        """Whether the highest labels are worth most, and padding nothing."""
-        by_label = self._by_label
-        return by_label is not None and by_label.is_monotone and by_label.zero_at_zero
+    def _is_monotone_from_zero(self) -> bool:
+        """Whether relevance is monotone in the label, and 0 for a label of 0."""
+        relevance = self._label_relevance
+        return (
+            relevance is not None
+            and relevance.is_monotone
+            and relevance.is_zero_at_zero
+        )
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with `empty_value` for lists without relevant items.
 
-        A list that is left out of the mean has the value NaN: a list of padding only,
-        or one without relevant items if `empty_value` is `None`.
+        Lists that are excluded from the mean get the value NaN: lists of padding only,
+        and lists without relevant items if `empty_value` is `None`.
         """
-        empty = math.nan if empty_value is None else empty_value
-        values = backend.where(self.has_relevant, values, empty)
+        value = math.nan if empty_value is None else empty_value
+        values = backend.where(self.has_relevant, values, value)
         return backend.where(self.lists.has_items, values, math.nan)
 
-    def _worth(self, labels: Tensor) -> Tensor:
-        assert self._by_label is not None
-        function, arguments = self._by_label.function, self._by_label.arguments
-        worth = function(labels, self._scale, *arguments)
-        # Keras's cast looks longer at a small tensor than it takes to cast it.
-        is_done = getattr(worth, "dtype", None) == labels.dtype
-        return worth if is_done else ops.cast(worth, self.lists.dtype)
+    def _compute_relevance(self, labels: Tensor) -> Tensor:
+        assert self._label_relevance is not None
+        function, arguments = (
+            self._label_relevance.function,
+            self._label_relevance.arguments,
+        )
+        relevance = function(labels, self._scale, *arguments)
+        # The checks of `ops.cast` take longer than casting a small tensor.
+        has_dtype = getattr(relevance, "dtype", None) == labels.dtype
+        return relevance if has_dtype else ops.cast(relevance, self.lists.dtype)
 
     @backend.cached_property
     def _scale(self) -> Any:
-        scale_of = None if self._by_label is None else self._by_label.scale_of
-        return None if scale_of is None else scale_of(self.lists.highest_labels)
+        compute_scale = (
+            None
+            if self._label_relevance is None
+            else self._label_relevance.compute_scale
+        )
+        return (
+            None if compute_scale is None else compute_scale(self.lists.highest_labels)
+        )
 
 
-def _require_worthless_others(relevance: Relevance, dtype: str) -> None:
-    """Raises if items without a label, which count as 0, would be relevant."""
-    if relevance.zero_at_zero:
+def _require_zero_for_others(relevance: Relevance, dtype: str) -> None:
+    """Raises `ValueError` if items without a label, which count as 0, are relevant."""
+    if relevance.is_zero_at_zero:
         return
     others = "where only some items have labels, as all others have the label 0"
     if relevance.is_binary:
-        # A number, so the answer is known in a graph too.
+        # The function is called with a Python number, so the result is a bool in graphs
+        # too.
         if relevance.function(0.0, None, *relevance.arguments):
             received = f"relevance_threshold={relevance.arguments[0]}"
-            raise refused("relevance_threshold", f"be above 0 {others}", received)
+            raise value_error("relevance_threshold", f"be above 0 {others}", received)
         return
-    worth = relevance.function(ops.zeros((1, 1), dtype), None, *relevance.arguments)
+    values = relevance.function(ops.zeros((1, 1), dtype), None, *relevance.arguments)
     backend.require(
-        ops.logical_not(ops.any(worth > 0.0)),
+        ops.logical_not(ops.any(values > 0.0)),
         f"`gain_fn` should return 0 for a label of 0 {others}. Received: a function "
         "that returns more",
     )

@@ -1,10 +1,10 @@
-"""Orders lists with labels for all items, or for targets only."""
+"""Ranks lists by scores, and holds ranked lists that functions share."""
 
 import dataclasses
 from typing import Any
 
 from keras_rank.backends import Tensor
-from keras_rank.lists.input_arrays import refused
+from keras_rank.lists.input_arrays import value_error
 from keras_rank.lists.item_lists import DenseLists, Lists, SparseLists, TargetLists
 from keras_rank.ranking.base import OrderSpec as OrderSpec
 from keras_rank.ranking.base import Ranking, Ties
@@ -19,13 +19,13 @@ def rank_by_scores(
     *,
     order: OrderSpec,
 ) -> Ranking:
-    """Orders the items of each list by their scores, the highest first.
+    """Ranks the items of each list in descending order of their scores.
 
     Args:
         lists: the lists.
-        key: the key of the seed of the shuffle, from `key_of_seed`.
-        first_list: the number of lists seen before, which also keys the shuffle.
-        order: how ties are ordered, and the number of ranks.
+        key: the key of the seed, from `fold_seed`. Only used to shuffle ties.
+        first_list: the number of lists before this batch. Only used to shuffle ties.
+        order: the treatment of ties and the number of ranks.
     """
     if isinstance(lists, SparseLists):
         return rank_targets(order, lists, key, first_list)
@@ -35,14 +35,15 @@ def rank_by_scores(
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RankedLists:
-    """Lists and their order, which functions can share.
+    """Lists and their ranking, which functions can share.
 
     Attributes:
         lists: the lists.
-        ranking: their order, up to the cutoff.
+        ranking: the ranking of the lists up to the cutoff.
         k: the cutoff, or `None`.
-        ties: how tied items are ordered.
-        tied_labels: what is wrong if labels were rounded to the same, or `None`.
+        ties: the treatment of tied items.
+        tied_labels: an error message if rounding made different labels of a list equal,
+            or `None`.
     """
 
     lists: DenseLists | TargetLists
@@ -55,15 +56,16 @@ class RankedLists:
         lists = self.lists.has_items.shape[0]
         return f"<RankedLists of {lists} lists, k={self.k}, ties={self.ties!r}>"
 
-    def fresh(self) -> tuple[Lists, Ranking]:
-        """The same, of one call: what is computed from them is not kept.
+    def copy_uncached(self) -> tuple[Lists, Ranking]:
+        """Returns copies of the lists and the ranking, without cached results.
 
-        A compiled function must leave no value of its trace behind.
+        A compiled function caches traced values in the copies, which are discarded
+        after the call.
         """
         return dataclasses.replace(self.lists), dataclasses.replace(self.ranking)
 
-    def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
-        """Raises if scores or weights are also given: ranked lists include them."""
+    def check_no_scores(self, y_pred: Any, sample_weight: Any) -> None:
+        """Raises `ValueError` if scores or weights are passed with ranked lists."""
         if y_pred is not None or sample_weight is not None:
             raise ValueError(
                 "`y_pred` and `sample_weight` should be left out when `y_true` is "
@@ -72,19 +74,19 @@ class RankedLists:
             )
 
     def check_subtopics(self, name: str, takes_subtopics: bool) -> None:
-        """Raises for labels of subtopics, unless they are taken."""
+        """Raises `ValueError` if there are labels of subtopics, but not accepted."""
         if self.lists.given_subtopics is not None and not takes_subtopics:
             received = "ranked lists with labels of subtopics"
-            raise refused(name, "get one label for each item", received)
+            raise value_error(name, "get one label for each item", received)
 
-    def check_compared(self, compares_labels: bool) -> None:
-        """Raises for labels that were rounded to the same, if they are compared."""
+    def check_label_ties(self, compares_labels: bool) -> None:
+        """Raises `ValueError` if labels are compared, but rounding made some equal."""
         if compares_labels and self.tied_labels is not None:
             raise ValueError(self.tied_labels)
 
     def check_cutoff(self, k: int | None) -> None:
-        """Raises for a cutoff that is larger than that of the ranking."""
+        """Raises `ValueError` if a cutoff is larger than the cutoff of the ranking."""
         if self.k is not None and (k is None or k > self.k):
-            which = ", which is all ranks: rank without a `k`" * (k is None)
+            hint = ", which is all ranks: rank without a `k`" * (k is None)
             expected = f"be at most the `k` of the ranked lists, {self.k}"
-            raise refused("k", expected, f"k={k}{which}")
+            raise value_error("k", expected, f"k={k}{hint}")

@@ -1,85 +1,92 @@
-"""Pairs of items with different labels, by whether their scores have the same order."""
+"""Weights of pairs of items, by whether labels and scores order them equally."""
 
 import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import as_number, size_of
-from keras_rank.arrays.counting import counts_in_order
-from keras_rank.arrays.ordering import inversions
+from keras_rank.arrays.arithmetic import axis_size, cast_size
+from keras_rank.arrays.counting import count_in_sorted
+from keras_rank.arrays.ordering import count_inversions
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.item_lists import TargetLists
 
 
-def pairs_of_items(
+def item_pair_weights(
     labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor | None, dtype: str
 ) -> list[Tensor]:
-    """The weight of ordered pairs, of ordered and tied ones, and of all pairs.
+    """Returns the weight of ordered pairs, of ordered or tied pairs, and of all pairs.
 
-    The ordered pairs are the inversions of the labels in the order of the scores: if
-    tied items come with the lower label first, these are the ordered pairs; with the
-    higher one first, tied pairs are included; and if all items are tied, all pairs are.
-    A pair has the weight of its item with the higher label.
+    A pair is two items of a list with different labels. It is ordered if the item with
+    the higher label has the higher score. Ordered pairs are inversions of the labels by
+    rank. If the lower label precedes among tied items, only ordered pairs are
+    inversions. If the higher label precedes, tied pairs are inversions too. If all
+    items are tied, all pairs are inversions. The weight of a pair is the weight of its
+    item with the higher label.
 
     Args:
-        labels: tensor of shape `(batch, list_size)`, infinite where there is no item.
+        labels: tensor of shape `(batch, list_size)`, infinite for padding.
         scores: tensor of the same shape.
-        mask: boolean tensor of the same shape. Where the items are.
+        mask: boolean tensor of the same shape, False for padding.
         weights: tensor of the same shape, or `None`.
         dtype: the dtype of the weights of pairs.
     """
     retrieved = scores > -math.inf
-    # Padding has the highest label and the last place, so it forms no pairs.
+    # Padding has the highest label and is last, so it forms no pairs.
     lower_first = labels
-    # Items that were not retrieved are never above each other.
+    # Pairs of items that were not retrieved are neither ordered nor tied.
     higher_first = backend.where(retrieved, -labels, labels)
-    best_first = backend.where(mask, -labels, math.inf)
+    descending = backend.where(mask, -labels, math.inf)
     return [
-        _pairs_in_order(labels, weights, dtype, *keys)
-        for keys in ((-scores, lower_first), (-scores, higher_first), (best_first,))
+        _sum_pair_weights(labels, weights, dtype, *keys)
+        for keys in ((-scores, lower_first), (-scores, higher_first), (descending,))
     ]
 
 
-def _pairs_in_order(
+def _sum_pair_weights(
     labels: Tensor, weights: Tensor | None, dtype: str, *keys: Tensor
 ) -> Tensor:
-    """The weight of the pairs whose higher label comes first in the order of keys."""
+    """Returns the weight of pairs whose higher label precedes in the order of keys."""
     if weights is not None:
-        # Finally by weight, which fixes the order of sums, as sorts may not be stable.
-        weights = backend.sort_by(weights, *keys, weights)
-    return inversions(backend.sort_by(labels, *keys), dtype, weights)
+        # Sorts may not be stable, so the weight is the last key: it fixes the order of
+        # the terms of sums.
+        weights = backend.sort_by_keys(weights, *keys, weights)
+    return count_inversions(backend.sort_by_keys(labels, *keys), dtype, weights)
 
 
-def pairs_of_targets(lists: TargetLists, labels: Tensor) -> list[Tensor]:
-    """The numbers of pairs among targets, and of targets with all other items.
+def target_pair_weights(lists: TargetLists, labels: Tensor) -> list[Tensor]:
+    """Returns the number of ordered pairs, of ordered or tied pairs, and of all pairs.
 
-    An item that is no target has the label 0, and forms a pair with each target.
+    Items that are not targets have the label 0, and form a pair with each target.
     """
     counts = lists.rank_counts
     is_target = ops.logical_and(lists.mask, labels > 0.0)
-    number_of_others = lists.number_unlabeled(labels)[:, None]
+    num_unlabeled = lists.count_unlabeled(labels)[:, None]
     labels = backend.where(is_target, labels, math.inf)
     scores = backend.where(counts.retrieved, -counts.above, -math.inf)
-    # Padding has the last place, as in a list of targets only.
-    of_targets = backend.where(is_target, scores, -math.inf)
-    among = pairs_of_items(labels, of_targets, is_target, None, lists.dtype)
-    # That of items, and none is counted that stands for nothing.
-    are_items = ops.logical_and(is_target, lists.can_be_found)
-    known = backend.where(are_items, scores, math.inf)
-    targets_above, targets_from = (
-        ops.cast(x, lists.dtype) for x in counts_in_order(backend.sort(known), scores)
+    # Padding is last, as in a list of targets only.
+    target_scores = backend.where(is_target, scores, -math.inf)
+    target_pairs = item_pair_weights(
+        labels, target_scores, is_target, None, lists.dtype
     )
-    targets_below = as_number(size_of(labels, 1), lists.dtype) - targets_from
+    # Targets that are not among the items get an infinite score, so that they are not
+    # counted as tied or below.
+    is_item = ops.logical_and(is_target, lists.is_in_catalogue)
+    item_scores = backend.where(is_item, scores, math.inf)
+    targets_above, targets_from = (
+        ops.cast(x, lists.dtype)
+        for x in count_in_sorted(backend.sort(item_scores), scores)
+    )
+    targets_below = cast_size(axis_size(labels, 1), lists.dtype) - targets_from
     below = lists.sizes[:, None] - counts.above - counts.tied - targets_below
     tied = counts.tied - (targets_from - targets_above)
-    others = number_of_others + 0.0 * below
+    others = num_unlabeled + 0.0 * below
     is_counted = ops.logical_and(is_target, counts.retrieved)
-    with_others = (
-        ops.sum(backend.where(which, number, 0.0), axis=1)
-        for which, number in (
+    other_pairs = (
+        ops.sum(backend.where(condition, number, 0.0), axis=1)
+        for condition, number in (
             (is_counted, below),
             (is_counted, below + tied),
             (is_target, others),
         )
     )
-    return [x + y for x, y in zip(among, with_others, strict=True)]
+    return [x + y for x, y in zip(target_pairs, other_pairs, strict=True)]

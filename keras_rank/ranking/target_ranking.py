@@ -1,4 +1,4 @@
-"""Ranks targets among the scores of all items, by counting instead of sorting."""
+"""Rankings of targets among the scores of all items, by counting instead of sorting."""
 
 import dataclasses
 import math
@@ -8,18 +8,18 @@ import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import (
-    as_number,
-    counted,
-    seen_maximum,
-    shifted,
-    size_of,
-    through_batch,
+    axis_size,
+    cast_size,
+    flatten_positions,
+    inclusive_range,
+    max_or_bound,
+    shift_right,
 )
-from keras_rank.arrays.counting import counts_in_order, number_at_most, place_among_tied
+from keras_rank.arrays.counting import count_at_most, count_in_sorted, rank_among_tied
 from keras_rank.arrays.ordering import Order
-from keras_rank.arrays.selection import at_most_size
+from keras_rank.arrays.selection import limit_to_size
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.input_arrays import refused
+from keras_rank.lists.input_arrays import value_error
 from keras_rank.lists.item_lists import Lists, SparseLists, TargetLists
 from keras_rank.ranking.base import (
     COUNTED_TIES,
@@ -31,13 +31,13 @@ from keras_rank.ranking.base import (
     item_keys,
     list_keys,
 )
-from keras_rank.ranking.pairs import pairs_of_targets
+from keras_rank.ranking.pairs import target_pair_weights
 
 
 @backend.register_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class TargetRanking(Ranking):
-    """A ranking of targets, each with its own rank: only these ranks are listed."""
+    """A ranking of the targets of each list, which lists only the ranks of targets."""
 
     def _cut(self, k: int) -> dict[str, Any]:
         return {
@@ -54,30 +54,30 @@ class TargetRanking(Ranking):
         assert isinstance(lists, TargetLists)
         counts = lists.rank_counts
         last_rank = backend.constant(self.cutoff, values)
-        found = ops.logical_and(counts.retrieved, counts.above < last_rank)
-        above = backend.where(found, counts.above, math.inf)
+        is_ranked = ops.logical_and(counts.retrieved, counts.above < last_rank)
+        above = backend.where(is_ranked, counts.above, math.inf)
         order = backend.argsort(above)
-        values = backend.where(found, values, 0.0)
+        values = backend.where(is_ranked, values, 0.0)
         above, tied, values = (
             backend.take(x, order) for x in (above, counts.tied, values)
         )
         targets_after, targets_from = (
-            ops.cast(x, values.dtype) for x in counts_in_order(above, above)
+            ops.cast(x, values.dtype) for x in count_in_sorted(above, above)
         )
-        targets = size_of(values, 1)
+        num_targets = axis_size(values, 1)
         dtype = keras.backend.standardize_dtype(values.dtype)
-        # The place of each target among the targets of its group.
-        before = as_number(targets, dtype) - targets_from
-        place = counted(1, targets, dtype, values) - before
+        # `place` is the position of each target among the listed targets of its group.
+        before = cast_size(num_targets, dtype) - targets_from
+        place = inclusive_range(1, num_targets, dtype, values) - before
         in_group = targets_from - targets_after
         return TiedItems(
             values=values,
             above=above,
             group_size=tied,
-            so_far=backend.maximum(tied - in_group + place, 1.0),
+            place=backend.maximum(tied - in_group + place, 1.0),
             is_first=place == 1.0,
-            others_first=True,
-            last=targets,
+            has_zeros_first=True,
+            num_items=num_targets,
         )
 
     def pairs(self, lists: Lists, labels: Tensor) -> list[Tensor]:
@@ -85,70 +85,69 @@ class TargetRanking(Ranking):
         if isinstance(self.cutoff, int) and self.cutoff < lists.items:
             expected = "be None for the pairs of lists that hold only the relevant "
             expected += "items, not how many others tie below the cutoff"
-            raise refused("k", expected, f"k={self.cutoff}")
-        ordered, ordered_or_tied, pairs = pairs_of_targets(lists, labels)
-        if self.tie_bound is not None:
-            # All tied pairs are in the worst order, or in the best order.
-            is_best = self.tie_bound == "best"
-            ordered = ordered_or_tied = ordered_or_tied if is_best else ordered
-        return [ordered, ordered_or_tied, pairs]
+            raise value_error("k", expected, f"k={self.cutoff}")
+        return target_pair_weights(lists, labels)
 
 
 @backend.register_tree
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class SpanRanking(TargetRanking):
-    """A ranking of targets with averaged ties: each may be at several ranks.
+    """A ranking of targets with averaged ties, in which a target spans several ranks.
 
-    Only the ranks that targets may have are listed, of shape `(batch, some)`.
+    Only the ranks that targets may have are listed, of shape `(batch, depth)`.
 
     Attributes:
-        targets: int tensor of shape `(batch, targets)`. The targets, by the number of
-            items above them. `None` for a single one.
-        group: int tensor of shape `(batch * targets,)`. The group of tied items of
-            each of these, numbered through the batch. `None` for a single one.
-        target_at: int tensor of shape `(batch, some)`. The first of these in the
-            group at a rank.
-        sizes: tensor of the same shape. The number of items of this group.
-        places_in_group: tensor of the same shape. The place of the rank in it.
+        targets: int tensor of shape `(batch, targets)`. The positions of the targets,
+            sorted by the number of items above. `None` if lists have a single target.
+        group_ids: int tensor of shape `(batch * targets,)`. The group of tied items of
+            each sorted target. Ids are unique in the batch. `None` if lists have a
+            single target.
+        target_index: int tensor of shape `(batch, depth)`. The index in `targets` of
+            the first target in the group at each rank.
+        sizes: tensor of the same shape. The number of items in the group.
+        places_in_group: tensor of the same shape. The position of the rank in the
+            group.
     """
 
     targets: Tensor | None
-    group: Tensor | None
-    target_at: Tensor
+    group_ids: Tensor | None
+    target_index: Tensor
     sizes: Tensor
     places_in_group: Tensor
 
     averages = True
-    # They are summed in any case.
+    # Values of tied targets are always summed, so ties are not checked.
     no_ties = False
 
     def in_order(self, values: Tensor) -> Tensor:
         if self.targets is not None:
-            in_order = backend.take(values, self.targets)
-            values = backend.group_totals(in_order, self.group)
-        totals = backend.take(values, self.target_at)
+            sorted_values = backend.take(values, self.targets)
+            values = backend.group_totals(sorted_values, self.group_ids)
+        totals = backend.take(values, self.target_index)
         return backend.where(self.occupied, totals, 0.0) / self.sizes
 
     @property
     def group_sizes(self) -> Tensor:
-        """The number of items tied at a rank."""
+        """The number of items in the group of tied items at each rank."""
         return self.sizes
 
     @property
     def places(self) -> Tensor:
-        """The place of a rank in its group."""
+        """The position of each rank in its group of tied items."""
         return self.places_in_group
 
 
 def rank_targets(
     order: OrderSpec, lists: SparseLists, key: Tensor | int, first_list: Tensor | int
 ) -> Ranking:
-    """Ranks the targets of each list among all items, by counting those above."""
-    counts = order.step(_counts, lists, key, first_list, k=order.k, ties=order.ties)
-    return rank_counted(order, lists, *counts)
+    """Ranks the targets of each list by the number of items above them."""
+    counts = order.run_step(
+        _count_ranks, lists, key, first_list, k=order.k, ties=order.ties
+    )
+    return rank_from_counts(order, lists, *counts)
 
 
-def _counts(
+def _count_ranks(
     lists: SparseLists,
     key: Tensor | int,
     first_list: Tensor | int,
@@ -156,73 +155,65 @@ def _counts(
     k: int | None,
     ties: Ties,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Which targets are retrieved, what is above each, and its place after these.
-
-    If ties are averaged or ordered by labels, the number of items above it, and of its
-    ties.
-    """
+    """Returns the last three arguments of `rank_from_counts`."""
     above, tied, retrieved = lists.rank_counts
     if ties in COUNTED_TIES:
         return retrieved, above, tied
-    scores, items = lists.scores, size_of(lists.scores, 1)
-    limit = as_number(items if k is None else at_most_size(k, items), lists.dtype)
-    matters = ops.logical_and(retrieved, ops.logical_and(above < limit, tied > 1.0))
+    scores, items = lists.scores, axis_size(lists.scores, 1)
+    limit = cast_size(items if k is None else limit_to_size(k, items), lists.dtype)
+    is_needed = ops.logical_and(retrieved, ops.logical_and(above < limit, tied > 1.0))
 
-    def keys() -> tuple[Tensor, Tensor]:
+    def get_keys() -> tuple[Tensor, Tensor]:
         if lists.is_item is None:
-            number = ops.arange(1, items + 1, dtype="int32")
-            number = ops.broadcast_to(number, ops.shape(scores))
+            item_index = ops.arange(1, items + 1, dtype="int32")
+            item_index = ops.broadcast_to(item_index, ops.shape(scores))
         else:
-            number = backend.running_count(lists.is_item)
-        of_lists = None
+            item_index = backend.running_count(lists.is_item)
+        keys_by_list = None
         if ties == "shuffle":
-            of_lists = list_keys(key, first_list, lists.has_items)
-        keys = item_keys(of_lists, number)
+            keys_by_list = list_keys(key, first_list, lists.has_items)
+        keys = item_keys(keys_by_list, item_index)
         return keys, backend.take(keys, lists.ids)
 
-    place = place_among_tied(
-        scores, lists.target_scores, tied, matters, keys, lists.dtype
+    place = rank_among_tied(
+        scores, lists.target_scores, tied, is_needed, get_keys, lists.dtype
     )
     return retrieved, above, place
 
 
-def rank_counted(
+def rank_from_counts(
     order: OrderSpec, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> Ranking:
     """Ranks targets by the number of items above them.
 
     Args:
-        order: how tied items are ordered, and the number of ranks.
+        order: the treatment of ties and the number of ranks.
         lists: the targets.
-        retrieved: boolean tensor of shape `(batch, targets)`. The targets that may
-            have a rank.
+        retrieved: boolean tensor of shape `(batch, targets)`. Whether a target may have
+            a rank.
         above: tensor of the same shape. The number of items with a higher score.
-        tied: tensor of the same shape. The place of the target among the items with
-            the same score; the number of these if ties are averaged or ordered by
-            labels.
+        tied: tensor of the same shape. The number of items with an equal score if ties
+            are averaged. Otherwise, the position of the target among these items.
     """
-    k, cutoff = order.k, _cutoff(lists, order.k)
+    k, cutoff = order.k, _get_cutoff(lists, order.k)
     if order.ties == "average":
-        spans = order.step(_spans, lists, retrieved, above, tied, k=k)
-        depth = seen_maximum(spans.ends, cutoff)
-        return order.step(_listed, lists, spans, k=k, depth=depth)
-    limit = as_number(cutoff, lists.dtype)
-    if order.ties in TIE_BOUNDS:
-        tied = _places_by_label(lists, retrieved, above, tied, order.ties)
+        spans = order.run_step(_compute_spans, lists, retrieved, above, tied, k=k)
+        depth = max_or_bound(spans.ends, cutoff)
+        return order.run_step(_list_ranks, lists, spans, k=k, depth=depth)
+    limit = cast_size(cutoff, lists.dtype)
     ranks = above + tied
-    found = ops.logical_and(retrieved, ranks <= limit)
-    ranks = backend.where(found, ranks, limit + 1.0)
-    in_order = None
+    is_ranked = ops.logical_and(retrieved, ranks <= limit)
+    ranks = backend.where(is_ranked, ranks, limit + 1.0)
+    target_order = None
     if lists.labels.shape[1] != 1:
-        in_order = Order(backend.argsort(ranks))
-        found, ranks = in_order.of(found), in_order.of(ranks)
+        target_order = Order(backend.argsort(ranks))
+        is_ranked, ranks = target_order.take(is_ranked), target_order.take(ranks)
     return TargetRanking(
-        order=in_order,
-        occupied=found,
+        order=target_order,
+        occupied=is_ranked,
         ranks=ranks,
         cutoff=cutoff,
-        ideal_ranks=_ideal_ranks(lists, cutoff),
-        tie_bound=order.ties if order.ties in TIE_BOUNDS else None,
+        ideal_ranks=_get_ideal_ranks(lists, cutoff),
     )
 
 
@@ -255,24 +246,24 @@ class _Spans(NamedTuple):
     """The ranks of groups of tied targets.
 
     Attributes:
-        targets, group: those of `SpanRanking`.
-        above: tensor of shape `(batch, targets)`. The number of items above each of
-            the targets in this order.
-        sizes: tensor of the same shape. The number of items of its group.
-        ranks: tensor of the same shape. The number of ranks that count of the groups,
-            each at its first target.
-        ends: tensor of the same shape. Their running sum.
+        targets, group_ids: see `SpanRanking`.
+        above: tensor of shape `(batch, targets)`. The number of items above each sorted
+            target.
+        sizes: tensor of the same shape. The number of items in the group of the target.
+        num_ranks: tensor of the same shape. The number of ranks of the group up to the
+            cutoff for its first target, and 0 for other targets.
+        ends: tensor of the same shape. The cumulative sum of `num_ranks`.
     """
 
     targets: Tensor | None
-    group: Tensor | None
+    group_ids: Tensor | None
     above: Tensor
     sizes: Tensor
-    ranks: Tensor
+    num_ranks: Tensor
     ends: Tensor
 
 
-def _spans(
+def _compute_spans(
     lists: TargetLists,
     retrieved: Tensor,
     above: Tensor,
@@ -280,68 +271,71 @@ def _spans(
     *,
     k: int | None,
 ) -> _Spans:
-    limit = as_number(_cutoff(lists, k), lists.dtype)
-    found = ops.logical_and(retrieved, above < limit)
-    above, sizes = backend.where(found, above, limit), backend.where(found, tied, 1.0)
-    targets = group = None
-    is_first = found
+    limit = cast_size(_get_cutoff(lists, k), lists.dtype)
+    is_ranked = ops.logical_and(retrieved, above < limit)
+    above = backend.where(is_ranked, above, limit)
+    sizes = backend.where(is_ranked, tied, 1.0)
+    targets = group_ids = None
+    is_first = is_ranked
     if lists.labels.shape[1] != 1:
         targets = backend.argsort(above)
-        found, above, sizes = (backend.take(x, targets) for x in (found, above, sizes))
-        starts = above != shifted(above, 1, -1.0)
-        is_first = ops.logical_and(found, starts)
-        number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
-        group = ops.reshape(through_batch(number, size_of(above, 1)), (-1,))
-    ranks_in_group = backend.where(is_first, backend.minimum(sizes, limit - above), 0.0)
-    ends = backend.running_total(ranks_in_group)
-    return _Spans(targets, group, above, sizes, ranks_in_group, ends)
+        is_ranked, above, sizes = (
+            backend.take(x, targets) for x in (is_ranked, above, sizes)
+        )
+        is_start = above != shift_right(above, 1, -1.0)
+        is_first = ops.logical_and(is_ranked, is_start)
+        index = ops.cumsum(ops.cast(is_start, "int32"), axis=1) - 1
+        group_ids = ops.reshape(flatten_positions(index, axis_size(above, 1)), (-1,))
+    num_ranks = backend.where(is_first, backend.minimum(sizes, limit - above), 0.0)
+    ends = backend.running_total(num_ranks)
+    return _Spans(targets, group_ids, above, sizes, num_ranks, ends)
 
 
-def _listed(
+def _list_ranks(
     lists: TargetLists, spans: _Spans, *, k: int | None, depth: Tensor | int
 ) -> SpanRanking:
-    cutoff = _cutoff(lists, k)
+    cutoff = _get_cutoff(lists, k)
     ends = spans.ends
-    index = counted(0, depth - 1, lists.dtype, like=ends)[None, :]
-    index = ops.broadcast_to(index, (size_of(ends, 0), size_of(index, 1)))
-    target_at = backend.minimum(number_at_most(ends, index), size_of(ends, 1) - 1)
+    index = inclusive_range(0, depth - 1, lists.dtype, like=ends)[None, :]
+    index = ops.broadcast_to(index, (axis_size(ends, 0), axis_size(index, 1)))
+    target_index = backend.minimum(count_at_most(ends, index), axis_size(ends, 1) - 1)
     occupied = index < ends[:, -1:]
-    end, length, start, size = (
-        backend.take(x, target_at)
-        for x in (ends, spans.ranks, spans.above, spans.sizes)
+    end, num_ranks, start, size = (
+        backend.take(x, target_index)
+        for x in (ends, spans.num_ranks, spans.above, spans.sizes)
     )
-    places = backend.where(occupied, index - (end - length) + 1.0, 1.0)
+    places = backend.where(occupied, index - (end - num_ranks) + 1.0, 1.0)
     return SpanRanking(
         order=None,
         occupied=occupied,
         ranks=backend.where(
-            occupied, start + places, as_number(cutoff, lists.dtype) + 1.0
+            occupied, start + places, cast_size(cutoff, lists.dtype) + 1.0
         ),
         cutoff=cutoff,
-        ideal_ranks=_ideal_ranks(lists, cutoff),
+        ideal_ranks=_get_ideal_ranks(lists, cutoff),
         targets=spans.targets,
-        group=spans.group,
-        target_at=target_at,
+        group_ids=spans.group_ids,
+        target_index=target_index,
         sizes=backend.where(occupied, size, 1.0),
         places_in_group=places,
     )
 
 
-def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
-    """The number of ranks that count, an int if it is known.
+def _get_cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
+    """Returns the number of ranks that count, as an int if it is static.
 
-    Of the ideal order, in which targets that are no items count: there may be more of
-    these than items.
+    Targets that are not among the items count in the ideal order, so the number of
+    targets may be larger than the number of items.
     """
-    items, targets = lists.items, size_of(lists.labels, 1)
+    items, targets = lists.items, axis_size(lists.labels, 1)
     if isinstance(items, int) and k is not None and k <= items:
         return k
-    are_known = isinstance(items, int) and isinstance(targets, int)
-    most = max(items, targets) if are_known else ops.maximum(items, targets)
-    return most if k is None else at_most_size(k, most)
+    is_static = isinstance(items, int) and isinstance(targets, int)
+    depth = max(items, targets) if is_static else ops.maximum(items, targets)
+    return depth if k is None else limit_to_size(k, depth)
 
 
-def _ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
-    """The ranks of the targets in the ideal order."""
-    last = at_most_size(cutoff, size_of(lists.labels, 1))
-    return counted(1, last, lists.dtype, like=lists.labels)
+def _get_ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
+    """Returns the ranks of the targets in the ideal order."""
+    last = limit_to_size(cutoff, axis_size(lists.labels, 1))
+    return inclusive_range(1, last, lists.dtype, like=lists.labels)

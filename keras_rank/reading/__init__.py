@@ -1,4 +1,4 @@
-"""Tables, judgments and runs, as files or in memory: one way to read each."""
+"""Readers of tables, judgments and runs, from files or from memory."""
 
 try:
     import duckdb as _duckdb  # noqa: F401

@@ -1,6 +1,6 @@
-"""Checks of paths. They import no other module of the package.
+"""Checks of paths, in a module that imports no other module of the package.
 
-The command runs this file before it imports the package, and Keras with it.
+The command runs this file before it imports the package, which imports Keras.
 """
 
 import difflib
@@ -16,7 +16,7 @@ _STREAMS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def matching_files(argument: str, path: str) -> list[str]:
-    """Returns the files of a path or a pattern. Raises if they cannot be read."""
+    """Returns the files of a path or a pattern, and raises if they cannot be read."""
     if "://" in path:
         raise ValueError(
             f"`{argument}` should be files of this machine, or a table, such as "
@@ -58,7 +58,10 @@ def matching_files(argument: str, path: str) -> list[str]:
 def check_output(
     argument: str, path: str | os.PathLike[str], suffixes: Sequence[str]
 ) -> pathlib.Path:
-    """Returns the path of a file to write. Raises for other suffixes and folders."""
+    """Returns the path of a file to write.
+
+    Raises `ValueError` for other suffixes and for folders that do not exist.
+    """
     file = pathlib.Path(path)
     is_named = file.suffix.lower() in suffixes and not file.is_dir()
     if not (is_named and file.parent.is_dir()):

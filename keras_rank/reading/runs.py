@@ -1,4 +1,4 @@
-"""Judgments and a run, joined as trec_eval joins them."""
+"""The join of judgments and a run, with the rules of trec_eval."""
 
 import contextlib
 import dataclasses
@@ -16,38 +16,39 @@ from keras_rank.reading.engine import (
     Connection,
     Relation,
     connect,
-    connected,
-    numbered,
+    connect_with_limit,
+    number_rows,
 )
-from keras_rank.reading.files import layout_of
+from keras_rank.reading.files import detect_layout
 from keras_rank.reading.joined_dicts import NEED_TABLES, join_dicts
-from keras_rank.reading.merged_ids import warnings_of_ids
+from keras_rank.reading.merged_ids import find_id_warnings
 from keras_rank.reading.part import (
     LARGEST_INTEGER,
     ColumnRef,
     Part,
     common_type,
-    no_column,
+    no_column_error,
 )
-from keras_rank.reading.rows import KNOWN, Columns, Order, Rows, negated, sorted_lists
-from keras_rank.reading.text import NUMBERS, PLACE, CsvPart
+from keras_rank.reading.rows import KNOWN_NAMES, Columns, Order, Rows, iter_sorted_lists
+from keras_rank.reading.text import NUMBER_ROLES, UNNAMED_COLUMN, CsvPart
 
-# The order of the rows of an item that a query has several times: the first row counts.
-# DuckDB orders NaN above all numbers.
-_ORDERS = {"first": "row", "max": "isnan({0}), {0} DESC, row"}
-_HINT = '; `duplicates="first"` or "max" counts one of them'
-# The accepted values of arguments.
-CHOICES = {"duplicates": ("error", *_ORDERS), "missing": ("zero", "skip")}
+# The SQL order of the rows of a duplicate item, whose first row counts. `isnan` comes
+# first, as DuckDB sorts NaN above all numbers.
+_DUPLICATE_ORDERS = {"first": "row", "max": "isnan({0}), {0} DESC, row"}
+_DUPLICATES_HINT = '; `duplicates="first"` or "max" counts one of them'
+# The accepted values of the arguments of `Protocol`.
+CHOICES = {"duplicates": ("error", *_DUPLICATE_ORDERS), "missing": ("zero", "skip")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """Which items and queries of a run count.
+    """Rules for duplicate items, missing queries, and items with the id of the query.
 
     Attributes:
-        duplicates: which row counts of an item that a query has several times, in the
-            judgments and the run.
-        missing: whether a query without a run scores 0 or is left out.
+        duplicates: which row of a duplicate item of a query counts, in the judgments
+            and in the run: `"first"` or `"max"`. `"error"` rejects duplicates.
+        missing: whether a query without a run scores 0 (`"zero"`) or is left out
+            (`"skip"`).
         ignore_identical_ids: whether an item with the id of its query is left out.
     """
 
@@ -69,37 +70,44 @@ def read_run(
     order: Order,
     protocol: Protocol,
     memory_limit: str | None = None,
-    keeps_items: bool = True,
+    should_keep_items: bool = True,
 ) -> Iterator[Rows]:
-    """Joins judgments and a run. Items of only one have no score or no label.
+    """Yields the joined rows of judgments and a run.
+
+    Items that are only in the judgments have no score, and items that are only in the
+    run have no label.
 
     Args:
         qrels: the judgments.
         run: the run.
         columns: the names of the columns, for tables.
-        order: as in `read_rows`.
-        protocol: which items and queries of the run count.
-        memory_limit: the memory to use. `None`: most of the available memory.
-        keeps_items: whether the items of the rows are needed.
+        order: the order of the rows of a query, as in `read_rows`.
+        protocol: the rules for items and queries.
+        memory_limit: the memory to use, or `None` for most of the available memory.
+        should_keep_items: whether the items of the rows are needed.
     """
-    judged, found, are_in_order = query_dicts.as_tables(qrels, run, columns)
-    if protocol.ignore_identical_ids and are_in_order:
+    qrels_source, run_source, is_numbered = query_dicts.number_queries(
+        qrels, run, columns
+    )
+    if protocol.ignore_identical_ids and is_numbered:
         raise ValueError(
             "`ignore_identical_ids` should be False for lists in the order of the "
             "queries, which name none: pass dicts by their ids. Received: True"
         )
     rows = None
     if memory_limit is None:
-        settings = protocol.missing, protocol.ignore_identical_ids, keeps_items
+        settings = protocol.missing, protocol.ignore_identical_ids, should_keep_items
         with contextlib.suppress(*NEED_TABLES):
-            rows = join_dicts(judged, found, columns, order, *settings)
+            rows = join_dicts(qrels_source, run_source, columns, order, *settings)
     if rows is not None:
         yield rows
         return
-    with connected(memory_limit) as connection:
+    with connect_with_limit(memory_limit) as connection:
         sides = [
-            _side_of(connection, "qrels", judged, columns, judged is qrels),
-            _side_of(connection, "run", found, columns, found is run),
+            _open_side(
+                connection, "qrels", qrels_source, columns, qrels_source is qrels
+            ),
+            _open_side(connection, "run", run_source, columns, run_source is run),
         ]
         yield _join(connection, sides, columns, order, protocol)
 
@@ -111,60 +119,62 @@ def _join(
     order: Order,
     protocol: Protocol,
 ) -> Rows:
-    """Joins judgments and a run in tables of DuckDB."""
+    """Joins judgments and a run that are DuckDB tables."""
     qrels, run = sides[0].source, sides[1].source
-    _require_given_columns(sides, columns)
-    _create(connection, sides[0], columns, sides[1].names, protocol)
+    _require_named_columns(sides, columns)
+    _create_table(connection, sides[0], columns, sides[1].names, protocol)
     names = ["query", "label", "score", "item"]
     if columns.subtopic is not None:
         _set_subtopics(connection, qrels)
         names.append("subtopics")
-    found, has_scores = _create(connection, sides[1], columns, sides[0].names, protocol)
-    if protocol.missing == "skip" and not found.limit(1).fetchall():
-        raise files.no_rows("run", run)
+    run_table, has_scores = _create_table(
+        connection, sides[1], columns, sides[0].names, protocol
+    )
+    if protocol.missing == "skip" and not run_table.limit(1).fetchall():
+        raise files.no_rows_error("run", run)
     _set_common_types(connection, sides)
-    found_warnings = [x for side in sides for x in _warnings_of(connection, side)]
+    side_warnings = [x for side in sides for x in _find_warnings(connection, side)]
     if protocol.ignore_identical_ids:
-        # The run still has the query.
+        # The rows stay without an item, so that the run still has the query.
         connection.execute(
             "UPDATE run SET item = NULL "
             "WHERE CAST(query AS VARCHAR) = CAST(item AS VARCHAR)"
         )
-    with files.errors_of("run", run):
-        left_out, some = _left_out(connection)
+    with files.reraise_errors("run", run):
+        left_out, some_left_out = _count_left_out(connection)
         queries = "run" if protocol.missing == "skip" else "qrels"
         rows = connection.sql(
-            # Items that were not retrieved follow, in the order of the judgments.
+            # Items that were not retrieved follow in the order of the judgments.
             f"SELECT {', '.join(names)}, "
             f"coalesce(of_run.row, of_qrels.row + {LARGEST_INTEGER}) AS row FROM "
             f"(SELECT * FROM qrels WHERE query IN (SELECT query FROM {queries})) "
             "AS of_qrels FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
-    tables = sorted_lists(rows, "qrels", qrels, names, order, columns.query)
-    return Rows(tables, left_out, some, has_scores, warnings=found_warnings)
+    tables = iter_sorted_lists(rows, "qrels", qrels, names, order, columns.query)
+    return Rows(tables, left_out, some_left_out, has_scores, warnings=side_warnings)
 
 
-def judgments_of(source: Any) -> pa.Table:
+def read_judgments(source: Any) -> pa.Table:
     """Returns judgments as a table of queries, items and labels."""
     columns = Columns("query_id", "label", "score", "item_id")
-    source, _, _ = query_dicts.as_tables(source, {}, columns)
+    source, _, _ = query_dicts.number_queries(source, {}, columns)
     with connect() as connection:
-        side = _side_of(connection, "qrels", source, columns)
-        table, _ = _create(connection, side, columns)
-        for warning in _warnings_of(connection, side):
+        side = _open_side(connection, "qrels", source, columns)
+        table, _ = _create_table(connection, side, columns)
+        for warning in _find_warnings(connection, side):
             warnings.warn(warning, stacklevel=4)
         return table.order("row").project("query, item, label").to_arrow_table()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Side:
-    """Judgments or a run, whose columns are known.
+    """Judgments or a run, as parts with known columns.
 
     Attributes:
         name: `"qrels"` or `"run"`.
         source: the argument of the user.
-        parts: the parts of the source, or of the table that was made of it.
+        parts: the parts of the source, or of the table that it was converted to.
         is_table: whether the source itself has columns.
     """
 
@@ -175,141 +185,149 @@ class _Side:
 
     @property
     def names(self) -> set[str]:
-        """The names of the columns that the source itself has."""
+        """The names of the columns of the source itself."""
         names = (part.columns for part in self.parts if self.is_table)
         return set(itertools.chain.from_iterable(names))
 
 
-def _side_of(
+def _open_side(
     connection: Connection,
     name: str,
     source: Any,
     columns: Columns,
-    is_given: bool = True,
+    is_unchanged: bool = True,
 ) -> _Side:
     """Opens judgments or a run.
 
     Args:
-        connection: a DuckDB.
+        connection: a DuckDB connection.
         name: `"qrels"` or `"run"`.
         source: the judgments or the run.
         columns: the names of the columns.
-        is_given: whether the user passed this source, rather than arrays of ids.
+        is_unchanged: whether the user passed this source, rather than lists of ids.
     """
     if isinstance(source, str) and source == "-":
-        source = _standard_input(name)
-    with files.errors_of(name, source):
-        table = query_dicts.tabulated(name, source, columns)
-        parts = sources.parts_of(
-            connection, name, table, column_roles.names_of(columns)
+        source = _read_standard_input(name)
+    with files.reraise_errors(name, source):
+        table = query_dicts.tabulate(name, source, columns)
+        parts = sources.open_parts(
+            connection, name, table, column_roles.accepted_names(columns)
         )
-    return _Side(name, source, parts, is_given and table is source)
+    return _Side(name, source, parts, is_unchanged and table is source)
 
 
-def _require_given_columns(sides: Sequence[_Side], columns: Columns) -> None:
-    """Raises for a name of a column that neither side has."""
+def _require_named_columns(sides: Sequence[_Side], columns: Columns) -> None:
+    """Raises `ValueError` if the user named a column that neither side has."""
     tables = [side for side in sides if side.is_table and not side.parts[0].fields]
     if len(tables) < 2:
         return
     one, other = (side.parts[0] for side in tables)
     for role in ("query", "item"):
-        given = getattr(columns, role)
-        is_default = given == KNOWN[role][0] or PLACE.fullmatch(given)
-        if not is_default and all(given not in side.names for side in tables):
+        column = getattr(columns, role)
+        is_default = column == KNOWN_NAMES[role][0] or UNNAMED_COLUMN.fullmatch(column)
+        if not is_default and all(column not in side.names for side in tables):
             names = dict.fromkeys([*one.columns, *other.columns])
-            where = " or ".join(dict.fromkeys([one.name, other.name]))
-            raise no_column(ColumnRef(role, given), where, [*names])
+            table_names = " or ".join(dict.fromkeys([one.name, other.name]))
+            raise no_column_error(ColumnRef(role, column), table_names, [*names])
 
 
-def _create(
+def _create_table(
     connection: Connection,
     side: _Side,
     columns: Columns,
-    others: Collection[str] = (),
+    other_columns: Collection[str] = (),
     protocol: Protocol | None = None,
 ) -> tuple[Relation, bool]:
-    """Creates the table `qrels` or `run`: queries, items, numbers, and the `row`.
+    """Creates the table `qrels` or `run` of queries, items, numbers, and row numbers.
 
-    A query of a run for which nothing was found has a row without an item.
+    A query of a run for which nothing was retrieved has a row without an item.
 
     Args:
-        connection: a DuckDB.
+        connection: a DuckDB connection.
         side: the judgments or the run.
         columns: the names of the columns.
-        others: the names of the columns of the other side.
-        protocol: which items count. `None`: duplicates are an error.
+        other_columns: the names of the columns of the other side.
+        protocol: the rules for items, or `None` to reject duplicates.
 
     Returns:
-        The table, and whether items came with numbers.
+        The table, and whether the source has numbers.
     """
     name, source = side.name, side.source
     duplicates = "error" if protocol is None else protocol.duplicates
-    number = NUMBERS[name]
-    with files.errors_of(name, source):
-        # The keys of a dict are no padding.
+    number = NUMBER_ROLES[name]
+    with files.reraise_errors(name, source):
+        # A key -1 in a dict is an id, whereas -1 in a list of a table is padding.
         is_padded = side.is_table
-        parts, found = _parts_of(side, columns, others)
+        parts, columns_by_role = _resolve_columns(side, columns, other_columns)
         ids = {
             role: ColumnRef(role, column, is_required=True, is_finite=role == "label")
-            for role, column in found.items()
+            for role, column in columns_by_role.items()
         }
         numbers = {number: ids.pop(number)}
-        are_lists = all(query_dicts.has_lists(part, found["item"]) for part in parts)
-        has_numbers = name == "run" or not column_roles.are_ids(parts, found, columns)
-        if are_lists:
+        has_item_lists = all(
+            query_dicts.has_lists(part, columns_by_role["item"]) for part in parts
+        )
+        has_numbers = name == "run" or not column_roles.has_only_ids(
+            parts, columns_by_role, columns
+        )
+        if has_item_lists:
             has_numbers = all(
-                query_dicts.has_lists(part, found[number]) for part in parts
+                query_dicts.has_lists(part, columns_by_role[number]) for part in parts
             )
             parts = [
-                query_dicts.items_of(connection, name, part, found, is_padded)
+                query_dicts.unnest_items(
+                    connection, name, part, columns_by_role, is_padded
+                )
                 for part in parts
             ]
-        has_column = has_numbers or are_lists
-        rows = sources.union(sources.select(parts, ids, numbers if has_column else {}))
-        if not has_column:
+        has_number_column = has_numbers or has_item_lists
+        rows = sources.union(
+            sources.select(parts, ids, numbers if has_number_column else {})
+        )
+        if not has_number_column:
             rows = rows.project("*, 1::DOUBLE AS label")
-        rows = numbered(rows)
-        if name == "run":
-            _require_distances(columns, has_numbers, source)
-            rows = negated(rows, columns)
-        rows.create(name)
+        number_rows(rows).create(name)
         table = connection.table(name)
-        items = table.filter("item IS NOT NULL") if are_lists else table
+        items = table.filter("item IS NOT NULL") if has_item_lists else table
         _require_rows(name, source, items)
         if name == "run" and not has_numbers:
             _require_one_list(table)
-        once = "item, subtopic" if "subtopic" in ids else "item"
-        for twice in _repeated(items, once) if duplicates == "error" else ():
-            hint = _HINT if protocol else ""
-            ids = {} if are_lists else ids
-            raise sources.received_twice(name, source, ids, twice, hint)
-        is_bare = name == "run" and len(parts[0].fields) == 3
-        if is_bare and found[number] != columns.score:
-            # Nothing says that they are scores.
+        key_columns = "item, subtopic" if "subtopic" in ids else "item"
+        for duplicate in (
+            _find_duplicates(items, key_columns) if duplicates == "error" else ()
+        ):
+            hint = _DUPLICATES_HINT if protocol else ""
+            ids = {} if has_item_lists else ids
+            raise sources.duplicate_items_error(name, source, ids, duplicate, hint)
+        is_unnamed = name == "run" and len(parts[0].fields) == 3
+        if is_unnamed and columns_by_role[number] != columns.score:
+            # The file does not name the numbers, which may be scores or ranks.
             _require_scores(table, source)
     if duplicates != "error":
-        _keep_one(connection, name, once, duplicates)
+        _drop_duplicates(connection, name, key_columns, duplicates)
     return connection.table(name), has_numbers
 
 
-def _keep_one(connection: Connection, name: str, once: str, duplicates: str) -> None:
-    """Keeps one row of each item of a query."""
-    order = _ORDERS[duplicates].format(NUMBERS[name])
+def _drop_duplicates(
+    connection: Connection, name: str, key_columns: str, duplicates: str
+) -> None:
+    """Replaces a table by one with one row for each item of a query."""
+    order = _DUPLICATE_ORDERS[duplicates].format(NUMBER_ROLES[name])
     connection.execute(
         f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {name} QUALIFY "
-        f"row_number() OVER (PARTITION BY query, {once} ORDER BY {order}) = 1"
+        f"row_number() OVER (PARTITION BY query, {key_columns} ORDER BY {order}) = 1"
     )
 
 
-def _of_types(connection: Connection, run: Relation) -> Relation:
-    """The run, with ids of the types of the judgments where it has none."""
+def _cast_empty_run(connection: Connection, run: Relation) -> Relation:
+    """Returns the run, whose ids get the types of the judgments if it has no ids."""
     ((queries, items),) = run.aggregate("count(query), count(item)").fetchall()
     if items == 0:
-        given = "run.query" if queries else "judged.query"
+        query_column = "run.query" if queries else "judged.query"
         connection.execute(
-            f"CREATE OR REPLACE TABLE run AS SELECT {given}, judged.item, score, row "
-            "FROM run LEFT JOIN (SELECT query, item FROM qrels LIMIT 0) AS judged ON "
-            "true"
+            f"CREATE OR REPLACE TABLE run AS SELECT {query_column}, judged.item, "
+            "score, row FROM run LEFT JOIN (SELECT query, item FROM qrels LIMIT 0) AS "
+            "judged ON true"
         )
     return connection.table("run")
 
@@ -324,36 +342,39 @@ def _require_distances(columns: Columns, has_scores: bool, source: Any) -> None:
 
 
 def _require_one_list(run: Relation) -> None:
-    for of_query, _ in _repeated(run, NUMBERS["run"]):
+    for query, _ in _find_duplicates(run, NUMBER_ROLES["run"]):
         raise ValueError(
             "`run` should have one list for each query if it has no scores. "
-            f"Received: several for the query {of_query!r}"
+            f"Received: several for the query {query!r}"
         )
 
 
-def _parts_of(
-    side: _Side, columns: Columns, others: Collection[str]
+def _resolve_columns(
+    side: _Side, columns: Columns, other_columns: Collection[str]
 ) -> tuple[Sequence[Part], dict[str, str]]:
-    """The parts of a side, and their common columns, by what they hold."""
+    """Returns the parts of a side, and the names of their common columns by role."""
     name, parts = side.name, side.parts
-    found, *more = [
-        column_roles.roles_of(name, part, columns, others) for part in parts
+    columns_by_role, *other_parts_columns = [
+        column_roles.find_columns(name, part, columns, other_columns) for part in parts
     ]
-    if any(each != found for each in more):
+    if any(each != columns_by_role for each in other_parts_columns):
         raise ValueError(
             f"`{name}` should be files with columns in one order. Received: "
-            f"{files.named(side.source)}, with {[found, *more]}"
+            f"{files.describe_source(side.source)}, with "
+            f"{[columns_by_role, *other_parts_columns]}"
         )
-    return [part.with_lists(found["item"]) for part in parts], found
+    return [
+        part.parse_lists(columns_by_role["item"]) for part in parts
+    ], columns_by_role
 
 
 def _set_common_types(connection: Connection, sides: Sequence[_Side]) -> None:
-    """Gives the ids of both sides types in which they can be compared."""
+    """Casts the ids of both sides to common types, so that they can be compared."""
     for side in sides:
-        _set_texts(connection, side)
+        _decode_ids(connection, side)
     tables = {
         "qrels": connection.table("qrels"),
-        "run": _of_types(connection, connection.table("run")),
+        "run": _cast_empty_run(connection, connection.table("run")),
     }
     for i, id_ in enumerate(("query", "item")):
         types = {f"`{name}`": str(table.types[i]) for name, table in tables.items()}
@@ -362,16 +383,19 @@ def _set_common_types(connection: Connection, sides: Sequence[_Side]) -> None:
             connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
 
 
-def _set_texts(connection: Connection, side: _Side) -> None:
-    """Turns ids of bytes into text."""
+def _decode_ids(connection: Connection, side: _Side) -> None:
+    """Decodes ids that are bytes to text."""
     table = connection.table(side.name)
     types = dict(zip(table.columns, map(str, table.types), strict=True))
     for column in (name for name, type_ in types.items() if type_ == "BLOB"):
-        is_wrong = f"{column} IS NOT NULL AND TRY(decode({column})) IS NULL"
-        for (wrong,) in table.filter(is_wrong).project(column).limit(1).fetchall():
+        is_invalid = f"{column} IS NOT NULL AND TRY(decode({column})) IS NULL"
+        for (invalid_id,) in (
+            table.filter(is_invalid).project(column).limit(1).fetchall()
+        ):
             raise ValueError(
                 f"`{side.name}` should have ids that are text, or bytes of text in "
-                f"UTF-8. Received: {wrong!r} in {files.named(side.source)}"
+                f"UTF-8. Received: {invalid_id!r} in "
+                f"{files.describe_source(side.source)}"
             )
         connection.execute(
             f"ALTER TABLE {side.name} ALTER {column} TYPE VARCHAR "
@@ -379,15 +403,15 @@ def _set_texts(connection: Connection, side: _Side) -> None:
         )
 
 
-def _warnings_of(connection: Connection, side: _Side) -> list[str]:
-    """Warnings about rows of a side that may not be read as meant."""
+def _find_warnings(connection: Connection, side: _Side) -> list[str]:
+    """Returns warnings about rows of a side that may not be read as intended."""
     warnings = [x for part in side.parts for x in part.warnings()]
     tables = connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
-    return warnings + warnings_of_ids(
+    return warnings + find_id_warnings(
         side.name,
-        files.named(side.source),
+        files.describe_source(side.source),
         connection.table(side.name),
-        [connection.table(x) for (x,) in tables if x in {*NUMBERS} - {side.name}],
+        [connection.table(x) for (x,) in tables if x in {*NUMBER_ROLES} - {side.name}],
         is_csv=isinstance(side.parts[0], CsvPart),
     )
 
@@ -395,16 +419,16 @@ def _warnings_of(connection: Connection, side: _Side) -> list[str]:
 def _set_subtopics(connection: Connection, source: Any) -> None:
     """Gives each judged item one row, with its labels for all subtopics of the query.
 
-    Its own label is the highest of these.
+    The label of the row is the highest of the labels for the subtopics.
     """
     ids = connection.table("qrels").aggregate(
         "min(CAST(subtopic AS VARCHAR)), count(DISTINCT subtopic)"
     )
     ((first, number),) = ids.fetchall()
     if number == 1 and first in ("0", "Q0"):
-        # What stands there in other judgments.
-        raise query_dicts.no_subtopics(
-            f"{first!r} as the only one, in {files.named(source)}"
+        # TREC judgments without subtopics have this iteration in every line.
+        raise query_dicts.no_subtopics_error(
+            f"{first!r} as the only one, in {files.describe_source(source)}"
         )
     connection.execute(
         "CREATE OR REPLACE TABLE qrels AS SELECT query, item, max(label) AS label, "
@@ -415,28 +439,31 @@ def _set_subtopics(connection: Connection, source: Any) -> None:
     )
 
 
-def _left_out(connection: Connection) -> tuple[int, list[Any]]:
-    """The number of queries that are only in the run, and some of them.
+def _count_left_out(connection: Connection) -> tuple[int, list[Any]]:
+    """Returns the number of queries that are only in the run, and some of them.
 
-    Raises if none is in both.
+    Raises `ValueError` if judgments and run have no query in common.
     """
-    ((in_run, common, one, other, some),) = connection.sql(
+    ((num_run, num_common, first_judged, first_run, examples),) = connection.sql(
         "SELECT count(DISTINCT r.query), count(DISTINCT r.query) FILTER (q.query = "
         "r.query), min(q.query), min(r.query), min(r.query, 3) FILTER (q.query IS NULL)"
         " FROM (SELECT DISTINCT query FROM qrels) "
         "q FULL JOIN (SELECT DISTINCT query FROM run) r ON q.query = r.query"
     ).fetchall()
-    if common == 0 < in_run:
+    if num_common == 0 < num_run:
         raise ValueError(
             "`qrels` and `run` should have queries in common. Received: none, "
-            f"with judgments of queries such as {files.shortened(repr(one))} and a run "
-            f"of queries such as {files.shortened(repr(other))}"
+            f"with judgments of queries such as {files.shorten(repr(first_judged))} "
+            f"and a run of queries such as {files.shorten(repr(first_run))}"
         )
-    return int(in_run - common), some or []
+    return int(num_run - num_common), examples or []
 
 
 def _require_rows(name: str, source: Any, table: Relation) -> None:
-    """Raises for no rows and missing values. A score may be NaN: it has no rank."""
+    """Raises `ValueError` for judgments without rows and for missing values.
+
+    A score may be NaN, which means that the item was not retrieved.
+    """
     number, is_number = "a score", "score IS NOT NULL"
     if name == "qrels":
         number = "a finite label"
@@ -446,47 +473,48 @@ def _require_rows(name: str, source: Any, table: Relation) -> None:
         counts["a subtopic"] = "count(subtopic)"
     counts[number] = f"count(*) FILTER ({is_number})"
     columns = ", ".join(["count(*)", *counts.values()])
-    ((rows, *there),) = table.aggregate(columns).fetchall()
+    ((rows, *value_counts),) = table.aggregate(columns).fetchall()
     if rows == 0 and name == "qrels":
-        raise files.no_rows(name, source)
-    for what, found in zip(counts, there, strict=True):
-        if found < rows:
+        raise files.no_rows_error(name, source)
+    for description, num_values in zip(counts, value_counts, strict=True):
+        if num_values < rows:
             raise ValueError(
-                f"`{name}` should have {what} in each row. Received: "
-                f"{rows - found} without one, in {files.named(source)}"
+                f"`{name}` should have {description} in each row. Received: "
+                f"{rows - num_values} without one, in {files.describe_source(source)}"
             )
 
 
-def _repeated(table: Relation, names: str) -> list[tuple[Any, ...]]:
-    """A query and the values that it has twice in columns, if there are any."""
+def _find_duplicates(table: Relation, names: str) -> list[tuple[Any, ...]]:
+    """Returns a query and the values that it has several times, or an empty list."""
     counts = table.aggregate(f"query, {names}, count(*) AS number").filter("number > 1")
     return counts.project(f"query, {names}").limit(1).fetchall()
 
 
 def _require_scores(table: Relation, source: Any) -> None:
-    """Raises if numbers without a column name are ranks, from 0 or from 1 on."""
-    of_queries = table.aggregate(
+    """Raises `ValueError` if numbers without a column name are ranks from 0 or 1 on."""
+    query_scores = table.aggregate(
         "query, count(*) AS n, list(score ORDER BY score) AS x"
     )
-    are_ranks = of_queries.aggregate(
+    rank_check = query_scores.aggregate(
         "bool_and(x IN (range(n), range(1, n + 1))) AND max(n) > 1"
     )
-    if are_ranks.fetchall() == [(True,)]:
+    if rank_check.fetchall() == [(True,)]:
         raise ValueError(
             "`run` should have scores, where higher is better. Received: the numbers "
-            f"1, 2, 3, ... or 0, 1, 2, ... for each query in {files.named(source)}, as "
-            "if they were ranks; if they are scores, give the columns names"
+            "1, 2, 3, ... or 0, 1, 2, ... for each query in "
+            f"{files.describe_source(source)}, as if they were ranks; if they are "
+            "scores, give the columns names"
         )
 
 
-def _standard_input(name: str) -> bytes:
-    """Reads a TREC file from standard input. Raises for other formats."""
+def _read_standard_input(name: str) -> bytes:
+    """Reads a TREC file from standard input, and raises for other formats."""
     if sys.stdin is None:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
-    # A stream of text that took its place may have no bytes.
+    # `sys.stdin` may have been replaced by a text stream, which has no buffer.
     read = getattr(sys.stdin, "buffer", sys.stdin).read()
     content = files.Content(read.encode() if isinstance(read, str) else read)
-    layout = layout_of(name, content)
+    layout = detect_layout(name, content)
     if layout not in ("lines", "nothing"):
         raise ValueError(
             f"`{name}` should be a TREC file if it is standard input. Received: "

@@ -1,7 +1,7 @@
-"""The sources of rows: files and tables in memory, read column by column.
+"""Readers of columns from files and from tables in memory.
 
-A column is found by its exact name. Several files are read in types that lose no
-information, or not at all. Ids are read as written.
+A column is found by its exact name. Several files are read with types that lose no
+information, and files without common types are rejected. Ids are read as written.
 """
 
 import reprlib
@@ -14,38 +14,38 @@ from keras import ops
 from pyarrow import dataset
 
 from keras_rank.reading import engine, files, text
-from keras_rank.reading.files import layout_of
+from keras_rank.reading.files import detect_layout
 from keras_rank.reading.part import ColumnRefs, Part, common_type
-from keras_rank.reading.typed_files import ArrowPart, JsonPart, parts_of_files
+from keras_rank.reading.typed_files import ArrowPart, JsonPart, open_typed_parts
 
-_TEXTS: dict[str, Callable[..., Part]] = {
+_TEXT_PARTS: dict[str, Callable[..., Part]] = {
     "csv": text.CsvPart,
     "json": JsonPart,
     "lines": text.LinesPart,
 }
-# What is no table of rows.
-_OF_QUERIES = ", with the items of each query, which `evaluate_run` takes"
+# The end of the error for sources that are no table of rows.
+_QUERY_DICT_HINT = ", with the items of each query, which `evaluate_run` takes"
 
 
 def select(
     parts: Sequence[Part], ids: ColumnRefs, numbers: ColumnRefs
 ) -> list[engine.Relation]:
-    """Returns columns of each part of a table under new names, in the order of rows.
+    """Returns columns of each part under new names, with common types for all parts.
 
     Args:
         parts: the parts.
-        ids: the columns of ids, and the kept columns.
-        numbers: the columns of numbers, which become float32 if all parts of a column
-            are float32, else float64.
+        ids: the columns of ids, and those of the argument `keep`.
+        numbers: the columns of numbers. A column becomes float32 if it is float32 in
+            all parts, else float64.
     """
     types = {}
-    for key, sought in ids.items():
-        where = f"the column {sought.name!r} of"
-        of_ids = {f"{where} {part.name}": part.id_type(sought) for part in parts}
-        types[key] = common_type(sought.argument, of_ids)
-    for key, sought in numbers.items():
-        of_parts = {part.number_type(sought) for part in parts}
-        types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
+    for key, column in ids.items():
+        prefix = f"the column {column.name!r} of"
+        id_types = {f"{prefix} {part.name}": part.id_type(column) for part in parts}
+        types[key] = common_type(column.argument, id_types)
+    for key, column in numbers.items():
+        part_types = {part.number_type(column) for part in parts}
+        types[key] = "FLOAT" if part_types == {"FLOAT"} else "DOUBLE"
     return [part.select({**ids, **numbers}, types) for part in parts]
 
 
@@ -53,56 +53,66 @@ def union(tables: Sequence[engine.Relation]) -> engine.Relation:
     """Concatenates tables."""
     if len(tables) == 1:
         return tables[0]
-    # In halves, as DuckDB limits the depth of a query.
+    # DuckDB limits the depth of a query, so the tables are concatenated in halves.
     half = len(tables) // 2
     return union(tables[:half]).union(union(tables[half:]))
 
 
-def parts_of(
+def open_parts(
     connection: engine.Connection, argument: str, source: Any, names: Collection[str]
 ) -> Sequence[Part]:
-    """Returns the tables of files, or of anything that Arrow can read, lazily.
+    """Opens files, or a table in memory that Arrow can read, as parts.
 
     Args:
-        connection: a DuckDB.
+        connection: a DuckDB connection.
         argument: the name of the argument that is the source.
         source: files, or a table in memory.
-        names: names of columns that may be looked for.
+        names: the names of columns that may be requested.
     """
-    if not files.are_files(source):
-        return [ArrowPart(connection, "a table", _tabular(argument, source))]
-    layouts = {x: layout_of(argument, x) for x in files.files_of(argument, source)}
+    if not files.is_file_source(source):
+        return [ArrowPart(connection, "a table", _to_table(argument, source))]
+    layouts = {
+        x: detect_layout(argument, x) for x in files.list_files(argument, source)
+    }
     filled = [file for file, layout in layouts.items() if layout != "nothing"]
     if not filled and argument == "run":
-        # Nothing was found.
-        nothing = pa.table({name: pa.nulls(0) for name in names})
-        return [ArrowPart(connection, files.named(source), nothing)]
+        # An empty file is a run in which nothing was retrieved.
+        empty_table = pa.table({name: pa.nulls(0) for name in names})
+        return [ArrowPart(connection, files.describe_source(source), empty_table)]
     if not filled:
-        raise files.no_rows(argument, source)
-    found = {layouts[file] for file in filled}
-    if len(found) > 1 or (argument == "rows" and "lines" in found):
+        raise files.no_rows_error(argument, source)
+    distinct_layouts = {layouts[file] for file in filled}
+    if len(distinct_layouts) > 1 or (
+        argument == "rows" and "lines" in distinct_layouts
+    ):
         raise ValueError(
             f"`{argument}` should be files of one format, with names that end in one "
             f"of {sorted(files.FORMATS)}"
             + ". `evaluate_run` reads files of lines, such as TREC's"
-            * ("lines" in found and argument == "rows")
-            + f". Received: {files.named(filled)}"
+            * ("lines" in distinct_layouts and argument == "rows")
+            + f". Received: {files.describe_source(filled)}"
         )
-    (layout,) = found
-    with files.errors_of(argument, filled[0] if len(filled) == 1 else source):
-        if layout in _TEXTS:
-            parts = [_TEXTS[layout](connection, argument, x, names) for x in filled]
-            is_other = argument == "rows" and set(names).isdisjoint(parts[0].columns)
-            if is_other and layout_of("qrels", filled[0]) == "nested":
-                raise not_understood(argument, files.named(source) + _OF_QUERIES)
+    (layout,) = distinct_layouts
+    with files.reraise_errors(argument, filled[0] if len(filled) == 1 else source):
+        if layout in _TEXT_PARTS:
+            parts = [
+                _TEXT_PARTS[layout](connection, argument, x, names) for x in filled
+            ]
+            lacks_columns = argument == "rows" and set(names).isdisjoint(
+                parts[0].columns
+            )
+            if lacks_columns and detect_layout("qrels", filled[0]) == "nested":
+                raise source_error(
+                    argument, files.describe_source(source) + _QUERY_DICT_HINT
+                )
             return parts
-        return list(parts_of_files(connection, filled, layout))
+        return list(open_typed_parts(connection, filled, layout))
 
 
-def _tabular(argument: str, source: Any) -> Any:
-    """Returns a table in memory as one of Arrow, or a relation of DuckDB."""
-    of_arrow = pa.Table | pa.RecordBatchReader | dataset.Dataset
-    if isinstance(source, of_arrow | engine.Relation):
+def _to_table(argument: str, source: Any) -> Any:
+    """Converts a table in memory to Arrow. DuckDB relations are returned unchanged."""
+    arrow_types = pa.Table | pa.RecordBatchReader | dataset.Dataset
+    if isinstance(source, arrow_types | engine.Relation):
         return source
     is_series = argument != "rows" and hasattr(source, "to_list")
     is_table = hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)
@@ -112,29 +122,29 @@ def _tabular(argument: str, source: Any) -> Any:
         reason = f", which its method {advice}" * has_method
         if isinstance(source, Iterable) and not has_method:
             reason = ". If it has a row for each item, pass `pandas.DataFrame(rows)`"
-        raise not_understood(argument, files.named(source) + reason)
-    of_queries = isinstance(source, Mapping) and any(
+        raise source_error(argument, files.describe_source(source) + reason)
+    has_query_dicts = isinstance(source, Mapping) and any(
         isinstance(items, Mapping) for items in source.values()
     )
-    if argument == "rows" and of_queries:
-        raise not_understood(argument, files.named(source) + _OF_QUERIES)
+    if argument == "rows" and has_query_dicts:
+        raise source_error(argument, files.describe_source(source) + _QUERY_DICT_HINT)
     try:
         if isinstance(source, Mapping):
             for name, values in source.items():
                 if isinstance(values, str | bytes | Set):
-                    raise not_understood(
+                    raise source_error(
                         argument,
                         f"the column {name!r} as {reprlib.repr(values)}, which should "
                         "be a list or an array",
                     )
-            source = {name: _flat(values) for name, values in source.items()}
+            source = {name: _flatten_column(values) for name, values in source.items()}
         return pa.table(source)
     except (TypeError, ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(str(error)) from error
 
 
-def not_understood(argument: str, received: str) -> ValueError:
-    """The error for what is no source of rows."""
+def source_error(argument: str, received: str) -> ValueError:
+    """Returns the error for a value that is not a source of rows."""
     accepted = (
         ", or a dict of items for each query, or, on both sides, lists of the ids of "
         "each query"
@@ -146,41 +156,46 @@ def not_understood(argument: str, received: str) -> ValueError:
     )
 
 
-def _flat(values: Any) -> Any:
-    """A column of a dict: maybe a tensor, or `(rows, 1)` numbers, as predicted."""
+def _flatten_column(values: Any) -> Any:
+    """Returns a column of a dict that Arrow can read.
+
+    Tensors become arrays, and arrays of shape `(rows, 1)`, such as predictions, become
+    1D.
+    """
     if ops.is_tensor(values) and not isinstance(values, np.ndarray):
-        # Arrow reads no tensors.
+        # Arrow does not read tensors.
         values = ops.convert_to_numpy(values)
     is_column = getattr(values, "ndim", 1) == 2 and values.shape[1] == 1
     return np.asarray(values)[:, 0] if is_column else values
 
 
-def received_twice(
+def duplicate_items_error(
     argument: str, source: Any, ids: ColumnRefs, values: Sequence[Any], hint: str = ""
 ) -> ValueError:
-    """The error for duplicate items of a query, which names files and lines.
+    """Returns the error for duplicate items of a query, which names files and lines.
 
     Args:
         argument: the name of the argument that is the source.
         source: the source of the rows.
-        ids: the columns of queries and items in files, if they have a row for each.
-        values: a query, and an item that it has twice, perhaps for a subtopic.
-        hint: the options that count one or each of them.
+        ids: the columns of queries and items. Empty if the source has no row for each
+            item.
+        values: a query, an item that it has several times, and perhaps a subtopic.
+        hint: the end of the message, with options that accept duplicates.
     """
-    found: list[str] = []
-    if ids and files.are_files(source):
-        names = {each.name for each in ids.values()}
-        # Another DuckDB, as the first one is still reading rows.
+    locations: list[str] = []
+    if ids and files.is_file_source(source):
+        names = {column.name for column in ids.values()}
+        # A new connection is needed, as the first one is still reading rows.
         with engine.connect() as connection:
-            for file in files.files_of(argument, source):
-                for part in parts_of(connection, argument, file, names):
-                    found += part.where(ids, values)
+            for file in files.list_files(argument, source):
+                for part in open_parts(connection, argument, file, names):
+                    locations += part.locate_ids(ids, values)
     query, item, *subtopic = values
     return ValueError(
         f"`{argument}` should have each item of a query once. Received twice: the item "
         f"{item!r} of the query {query!r}"
         + "".join(f" and the subtopic {x!r}" for x in subtopic)
         + ", in "
-        + (" and ".join(found) or files.named(source))
+        + (" and ".join(locations) or files.describe_source(source))
         + hint
     )

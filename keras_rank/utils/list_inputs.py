@@ -13,13 +13,13 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arguments import LARGEST_NUMBER, check_positive
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import axis_size
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists import groups
-from keras_rank.lists.ids import NO_CANDIDATE, are_items, checked_ids, to_ids
-from keras_rank.lists.input_arrays import look, to_tensor
-from keras_rank.lists.inputs import check_told_apart
-from keras_rank.lists.tensors import as_tensor, ranked_as, sizes_agree
+from keras_rank.lists.ids import NO_CANDIDATE, is_valid_id, to_id_tensor, validate_ids
+from keras_rank.lists.input_arrays import read_array, to_tensor
+from keras_rank.lists.inputs import check_distinguishable
+from keras_rank.lists.tensors import as_tensor, sizes_agree, upcast
 
 
 def pad_lists(
@@ -72,7 +72,7 @@ def pad_lists(
     >>> keras_rank.utils.pad_lists(features, group_ids=groups, padding_value=0).shape
     (2, 2, 2)
     """
-    values = groups.rows_of("values", values)
+    values = groups.convert_rows("values", values)
     group, position, num_lists, size = _locate_rows(len(values), group_sizes, group_ids)
     if not isinstance(padding_value, numbers.Real):
         raise ValueError(
@@ -116,7 +116,7 @@ def unpad_lists(
     >>> keras_rank.utils.unpad_lists(scores, group_sizes=[1, 2])
     array([0.5, 0.1, 0.2])
     """
-    values = groups.rows_of("values", values)
+    values = groups.convert_rows("values", values)
     group, position, num_lists, longest = _locate_rows(None, group_sizes, group_ids)
     if values.ndim < 2 or len(values) != num_lists or values.shape[1] < longest:
         raise ValueError(
@@ -138,7 +138,7 @@ def _locate_rows(
         The index of the list of each row, the position of each row in the list, the
         number of lists, and the size of the longest list.
     """
-    group, position = groups.places(rows, group_sizes, group_ids)
+    group, position = groups.locate_rows(rows, group_sizes, group_ids)
     num_lists, size = (int(x.max(initial=-1)) + 1 for x in (group, position))
     # The last lists may be empty, so the number of lists is that of the sizes.
     return (
@@ -183,9 +183,9 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     """
     scores = to_tensor("y_pred", y_pred, in_model=True)
     axes, items = scores.shape[:-1], scores.shape[-1] if scores.shape else None
-    ids = [to_ids("item_ids", item_ids, items, in_model=True)]
+    ids = [to_id_tensor("item_ids", item_ids, items, in_model=True)]
     if keep is not None:
-        keep_ids = to_ids("keep", keep, items, in_model=True)
+        keep_ids = to_id_tensor("keep", keep, items, in_model=True)
         ids.append(
             keep_ids[..., None] if len(keep_ids.shape) == len(axes) else keep_ids
         )
@@ -198,16 +198,16 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
                 f"{name}.shape={tuple(x.shape)}"
             )
     if not keras.backend.is_float_dtype(scores.dtype):
-        scores = ranked_as(scores)
+        scores = upcast(scores)
     if len(axes) == 1:
-        return backend.enter(_exclude, scores, *ids)
+        return backend.run_program(_exclude, scores, *ids)
     # Each position of a sequence becomes a separate list.
-    lists = [ops.reshape(x, (-1, size_of(x, -1))) for x in (scores, *ids)]
-    return ops.reshape(backend.enter(_exclude, *lists), ops.shape(scores))
+    lists = [ops.reshape(x, (-1, axis_size(x, -1))) for x in (scores, *ids)]
+    return ops.reshape(backend.run_program(_exclude, *lists), ops.shape(scores))
 
 
 def _exclude(scores: Tensor, ids: Tensor, keep_ids: Tensor | None = None) -> Tensor:
-    items = size_of(scores, 1)
+    items = axis_size(scores, 1)
     columns = _find_columns("item_ids", ids, items)
     excluded = columns >= 0
     if keep_ids is not None:
@@ -226,8 +226,8 @@ def _exclude(scores: Tensor, ids: Tensor, keep_ids: Tensor | None = None) -> Ten
 
 def _find_columns(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
     """Returns ids as int32 column indices, with -1 for ids that are not items."""
-    ids = checked_ids(ids, argument=argument, items=items)
-    is_item = ops.logical_and(are_items(ids, items), ids >= 0)
+    ids = validate_ids(ids, argument=argument, items=items)
+    is_item = ops.logical_and(is_valid_id(ids, items), ids >= 0)
     return ops.cast(backend.where(is_item, ids, -1), "int32")
 
 
@@ -255,10 +255,10 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     >>> [[int(label) for label in row] for row in labels]
     [[2, 1, -1]]
     """
-    given = look("labels", labels)
+    given = read_array("labels", labels)
     if given.form == "array" and given.numbers.dtype.kind in "iu":
         # Large labels are checked before JAX converts them to floats.
-        check_told_apart(given)
+        check_distinguishable(given)
     labels = as_tensor(given.tensor(in_model=True))
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
@@ -397,9 +397,9 @@ def _iterate_judgments(qrels: Any) -> Iterable[tuple[Any, Any, Any]]:
         )
     if is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
         # The module needs DuckDB, so it is imported only here.
-        from keras_rank.reading.runs import judgments_of
+        from keras_rank.reading.runs import read_judgments
 
-        columns = judgments_of(qrels).to_pydict().values()
+        columns = read_judgments(qrels).to_pydict().values()
         return zip(*columns, strict=True)
     advice = (
         ". If it has a row for each judgment, pass `pandas.DataFrame(rows, columns="

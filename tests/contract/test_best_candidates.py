@@ -82,13 +82,13 @@ def test_few_equal_scores_sort_no_whole_block(equal, sorts):
     queries = np.ones((QUERIES, 1), "float32")
     arguments = {"shuffle_ties": True, "seed": 1, "block_size": block_size}
     _, in_order = find_best(queries, candidates, items, **arguments)
-    sorted_by_keys = top_candidates._in_order
+    sorted_by_keys = top_candidates._sort_first
 
     def record_and_sort(scores, *options):
         sizes.append(scores.shape[1])
         return sorted_by_keys(scores, *options)
 
-    with patch_module(top_candidates, _in_order=record_and_sort):
+    with patch_module(top_candidates, _sort_first=record_and_sort):
         _, ids = find_best(queries, candidates, k, **arguments)
     np.testing.assert_array_equal(ids, in_order[:, :k])
     assert (block_size in sizes) == sorts

@@ -1,4 +1,4 @@
-"""Property tests of `best_first` on every code path: sorts by score, then by key."""
+"""Property tests of `select_best` on every code path: sorts by score, then by key."""
 
 import keras
 import numpy as np
@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 from test_code_paths import BACKEND_PATHS, IS_COMPILED, CodePath
 
-from keras_rank.arrays.arithmetic import as_ranked
-from keras_rank.arrays.ordering import best_first, highest_first
+from keras_rank.arrays.arithmetic import flush_subnormals
+from keras_rank.arrays.ordering import select_best, select_highest
 from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
@@ -68,18 +68,19 @@ def call_best_first(count, *, has_keys):
             return keys if positions is None else backend.take(keys, positions)
 
         by = of if has_keys else None
-        by_rank, order, none = best_first(scores, count, by)
-        highest, in_any, none_of_any = highest_first(scores, count)
-        at_positions = backend.take(as_ranked(scores), in_any.positions)
+        by_rank, order, none = select_best(scores, count, by)
+        highest, in_any, none_of_any = select_highest(scores, count)
+        at_positions = backend.take(flush_subnormals(scores), in_any.positions)
         are_equal = ops.logical_and(highest == by_rank, at_positions == by_rank)
-        # `order.of(number)` should equal the positions, as entries are numbered from 0.
+        # `order.take(number)` should equal the positions, as entries are numbered from
+        # 0.
         number = ops.broadcast_to(
             ops.arange(ops.shape(scores)[1], dtype="float32"), ops.shape(scores)
         )
         none = [ops.convert_to_tensor(x) for x in (none, none_of_any)]
         none = ops.broadcast_to(ops.stack(none), (ROWS, 2))
         are_equal = ops.cast(are_equal, "float32")
-        parts = (by_rank, order.positions, order.of(number), are_equal, none)
+        parts = (by_rank, order.positions, order.take(number), are_equal, none)
         parts = [ops.cast(x, "float32") for x in parts]
         return ops.concatenate(parts, axis=1)
 
@@ -129,7 +130,7 @@ def test_entries_are_sorted_by_score_and_key(size, count, has_keys, rng):
 def test_rows_without_retrieved_entries(rows):
     for size in (1, 5, 600):
         scores = ops.full((rows, size), -np.inf, dtype="float32")
-        for function in (best_first, highest_first):
+        for function in (select_best, select_highest):
             by_rank, order, none = function(scores, min(3, size))
             shapes = {tuple(by_rank.shape), tuple(order.positions.shape)}
             assert shapes == {(rows, min(3, size))}
@@ -137,8 +138,8 @@ def test_rows_without_retrieved_entries(rows):
 
 
 def test_float64_scores_are_not_rounded():
-    if backend.widest("float64") != "float64":
+    if backend.supported_dtype("float64") != "float64":
         pytest.skip("JAX has no float64 unless enabled")
     scores = np.array([[1.0, 1.0 + 1e-12, 1.0 - 1e-12, 1.0]])
-    order = best_first(ops.convert_to_tensor(scores, "float64"), 4)[1]
+    order = select_best(ops.convert_to_tensor(scores, "float64"), 4)[1]
     assert ops.convert_to_numpy(order.positions).tolist() == [[1, 0, 3, 2]]

@@ -58,7 +58,7 @@ def record_second_update(labels, scores):
 def test_calls_before_the_program_are_within_budget():
     """Each argument is read, checked and grouped once."""
     calls = record_second_update(*batch_of(32, 100))
-    before = [name for _, name, _ in calls].index("enter") + 1
+    before = [name for _, name, _ in calls].index("run_program") + 1
     assert before <= CALLS_BEFORE_PROGRAM
 
 

@@ -20,9 +20,9 @@ from targets import BINARY_SPARSE_CASES, patch_module
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue.blocks import Queries, chunks_of_queries
+from keras_rank.catalogue.blocks import Queries, split_queries
 from keras_rank.catalogue.candidates import TILE, open_candidates
-from keras_rank.catalogue.target_ranks import retrieval
+from keras_rank.catalogue.target_ranks import prepare_retrieval
 from keras_rank.lists import standardize
 
 BACKEND = keras.backend.backend()
@@ -87,7 +87,7 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
     arguments |= {"exclude": excluded, "block_size": block_size}
     orders = []
     for most, on_accelerator in ((TARGETS, False), (0, False), (0, True)):
-        at = {"MOST_COMPARISONS": most, "on_accelerator": lambda at=on_accelerator: at}
+        at = {"MAX_COMPARISONS": most, "on_accelerator": lambda at=on_accelerator: at}
         with patch_module(backend, **at):
             orders += [catalogue.rank(*task[:2], x, **arguments) for x in forms]
     for case in COUNTED:
@@ -109,7 +109,7 @@ def test_queries_are_split_by_number_of_targets(rng):
     candidates = open_candidates(np.zeros((TILE // 2, 1), "int8"), TILE, len(ids))
     # A larger block would only be padded.
     assert candidates.block_size == TILE // 2
-    shapes = [x.ids.shape for _, x in chunks_of_queries(queries, candidates)]
+    shapes = [x.ids.shape for _, x in split_queries(queries, candidates)]
     assert [*map(tuple, shapes)] == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
 
 
@@ -292,8 +292,10 @@ def test_candidates_are_scored_in_one_pass(targets, rng):
     # Reading 1 counts the candidates, and reading 2 scores them.
     assert len(readings) == 2
     done = []
-    task = retrieval(ids, embeddings, candidates, None, "dot", None, 256, "float32")
-    task.counted("stable", 0, done.append)
+    task = prepare_retrieval(
+        ids, embeddings, candidates, None, "dot", None, 256, "float32"
+    )
+    task.count("stable", 0, done.append)
     assert done == [256, 512, 768, 1000]
 
 
@@ -330,7 +332,7 @@ def test_inputs_are_read_once_for_all_metrics_and_parts(rng, monkeypatch):
     group = [metrics.NDCG(shuffle_ties=x, name=str(x)) for x in (True, "average")]
     expected = catalogue.evaluate(targets, queries, encoded, group)
     assert read == ["candidates"]
-    monkeypatch.setattr(catalogue.catalogue_metrics, "MOST_RANKS", 500)
+    monkeypatch.setattr(catalogue.catalogue_metrics, "MAX_RANKS", 500)
     monkeypatch.setattr(standardize, "read_ids", counted)
     actual = catalogue.evaluate(targets, queries, candidates, group)
     assert actual == pytest.approx(expected, abs=1e-6)
@@ -521,7 +523,9 @@ def test_wrong_calls_are_errors(call, message):
 
 @pytest.mark.skipif(BACKEND not in ("jax", "tensorflow"), reason="nothing is traced")
 def test_rank_is_an_error_in_compiled_code():
-    compiled = backend.compiled(lambda x: rank(queries=x), is_ours=False)
+    compiled = backend.compile_function(
+        lambda x: rank(queries=x), is_package_code=False
+    )
     with pytest.raises(ValueError, match="outside compiled functions"):
         compiled(ops.convert_to_tensor(Q))
 
@@ -576,7 +580,7 @@ def test_exclude_without_columns():
     items, task = np.array([[2.0], [1.0], [1.0], [3.0]]), ([[1], [2]], np.ones((2, 1)))
     shards = catalogue.Shards([items[:2], items[2:]])
     actual = [reciprocal_ranks(*task, shards, **arguments)]
-    with patch_module(backend, MOST_COMPARISONS=0, on_accelerator=lambda: True):
+    with patch_module(backend, MAX_COMPARISONS=0, on_accelerator=lambda: True):
         actual.append(reciprocal_ranks(*task, items, **arguments))
     np.testing.assert_allclose(actual, [[1 / 3, 1 / 4]] * 2)
 

@@ -165,24 +165,24 @@ def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, request):
 def test_tiles_fit_the_free_memory(free, queries, features, tile, block, monkeypatch):
     monkeypatch.setattr(backend, "free_memory", lambda: free)
     assert candidates_module.tile_size() == tile
-    assert candidates_module.block_size_of(None, tile, queries, features) == block
+    assert candidates_module.choose_block_size(None, tile, queries, features) == block
     table = np.broadcast_to(np.zeros((), "float32"), (10**8, features))
     candidates = open_candidates(table, None, queries)
-    at_once = candidates.queries_at_once(queries)
+    at_once = candidates.chunk_size(queries)
     assert candidates.block_size == block
     if free is not None:
         # Scores and the tensors computed from them, and two blocks of embeddings.
         used = 12 * at_once * block + 2 * 4 * features * block
         assert used <= free / 16 + 4 * features * block
     assert at_once * block <= tile or at_once == 1
-    assert candidates_module.block_size_of(50, tile, queries, features) == 50
+    assert candidates_module.choose_block_size(50, tile, queries, features) == 50
 
 
 def test_tiles_on_a_cpu_fit_its_cache():
     if backend.on_accelerator():
         pytest.skip("runs on an accelerator")
     assert candidates_module.tile_size() == 2**21
-    assert candidates_module.block_size_of(None, 2**21, 10**6, 64) == 4096
+    assert candidates_module.choose_block_size(None, 2**21, 10**6, 64) == 4096
 
 
 @pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="only these report it")

@@ -54,7 +54,9 @@ KINDS_AND_TIES = [
 
 def hide_values(patch):
     """Hides all values from Python, as in compiled code."""
-    patch.setattr(backend, "known", lambda x: x if isinstance(x, bool) else None)
+    patch.setattr(
+        backend, "read_condition", lambda x: x if isinstance(x, bool) else None
+    )
     patch.setattr(backend, "is_concrete", lambda x: False)
 
 
@@ -376,10 +378,10 @@ def test_rounded_sizes_change_no_value(kind, rng):
 @pytest.mark.parametrize("kind", KINDS)
 def test_jax_with_64_bits_agrees_with_32_bits(kind, ties, rng):
     """Sums of int32 and Python integers become int64 if 64 bits are enabled."""
-    from keras_rank.backends.jax import _float64
+    from keras_rank.backends.jax import _enable_float64
 
     batches, values = batches_and_values(rng, kind, 40, 5, ties, few_cases(kind))
     expected = [np.asarray(values(*batch)) for batch in batches]
     for path in BACKEND_PATHS:
-        with _float64():
+        with _enable_float64():
             compare_code_path(path, values, batches, expected)

@@ -7,7 +7,7 @@ from keras import ops
 from test_code_paths import BACKEND_PATHS, IS_COMPILED, CodePath, pretend_accelerator
 
 from keras_rank.arrays import counting
-from keras_rank.arrays.arithmetic import as_compared
+from keras_rank.arrays.arithmetic import comparable_scores
 from keras_rank.backends import backend
 from keras_rank.metrics import AverageRelevancePosition, RankingMetrics, RecallAtK
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.programs
 def _short_rows_are_long(monkeypatch):
     """Uses the code paths of long rows and of many entries for short rows."""
     monkeypatch.setattr(backend, "LONG_ROW", 32)
-    monkeypatch.setattr(backend, "MANY_TO_COUNT", 1)
+    monkeypatch.setattr(backend, "MIN_SELECTION_RATIO", 1)
 
 
 def batches(rng, size):
@@ -72,7 +72,7 @@ def count_with_numpy(scores, indices, k):
 
 def count_up_to(k):
     def call(scores, indices):
-        target_scores = as_compared(backend.take(scores, indices))
+        target_scores = comparable_scores(backend.take(scores, indices))
         above, tied = counting.count_above_and_tied(scores, target_scores, "float32", k)
         counts = ops.minimum(above, k), ops.where(above < k, tied, 0.0)
         return ops.where(target_scores > -np.inf, ops.stack(counts), -1.0)
@@ -121,7 +121,7 @@ def test_whole_rows_are_compared_only_if_needed(kind, monkeypatch):
     monkeypatch.setattr(counting, "_count_above_and_tied", count_and_record)
     scores, needs_all = SCORES[kind]
     scores = ops.convert_to_tensor(np.array([scores], "float32"))
-    arguments = scores, as_compared(scores[:, :10]), "float32", 4
+    arguments = scores, comparable_scores(scores[:, :10]), "float32", 4
     counting.count_above_and_tied(*arguments)
     assert compared == [5, 97][: 1 + needs_all]
     pretend_accelerator(monkeypatch)
@@ -145,7 +145,7 @@ def test_block_maxima_with_nan_are_nan_or_right(size, block, rng):
         are_nan = rng.random(scores.shape) < share
         scores[are_nan] = rng.choice([np.nan, -np.nan], size=are_nan.sum())
         shape, axis = (8, number, block), 2
-        if backend.BLOCKS_ARE_SPREAD:
+        if backend.BLOCKS_ARE_STRIDED:
             shape, axis = (8, block, number), 1
         blocks = scores[:, : number * block].reshape(shape)
         right = np.fmax.reduce(blocks, axis)
@@ -159,7 +159,7 @@ def test_block_maxima_with_nan_are_nan_or_right(size, block, rng):
 
 def test_many_entries_are_counted_by_their_top_k():
     """A row has many entries if comparing them all takes longer than their top k."""
-    least = backend.MANY_TO_COUNT * 11
+    least = backend.MIN_SELECTION_RATIO * 11
     for size, number, is_many in [
         (least, 1, True),
         (least - 1, 1, False),
@@ -167,7 +167,8 @@ def test_many_entries_are_counted_by_their_top_k():
         (150, 10**6, False),
     ]:
         entries = ops.zeros((1, size))
-        assert counting._is_many(entries, np.zeros((1, number)), 10) is is_many
+        thresholds = np.zeros((1, number))
+        assert counting._should_select_largest(entries, thresholds, 10) is is_many
 
 
 @pytest.mark.parametrize("size", [10 * 2040, 10 * 2040 - 1, 255, 3 * 64, 2041, 7])
@@ -177,7 +178,7 @@ def test_true_bytes_are_counted(size, rng):
     conditions[1], conditions[2] = True, False
     for array in (conditions, np.asfortranarray(conditions)):
         tensor = ops.convert_to_tensor(array)
-        counts = counting.count_of(tensor, "float32")
+        counts = counting.count_per_row(tensor, "float32")
         np.testing.assert_array_equal(ops.convert_to_numpy(counts), conditions.sum(1))
 
 

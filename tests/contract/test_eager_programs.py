@@ -39,7 +39,7 @@ def depths(monkeypatch):
         finally:
             active.pop()
 
-    monkeypatch.setattr(backend, "enter", enter)
+    monkeypatch.setattr(backend, "run_program", enter)
     return entered
 
 

@@ -69,7 +69,7 @@ def test_members_equal_single_metrics(cases, batch, shuffle_ties):
 def test_members_of_all_kinds(rng):
     """Each kind of members is computed separately, and all sums are in one variable."""
     # JAX has no float64 unless it is enabled.
-    wide = {"dtype": backend.widest("float64")}
+    wide = {"dtype": backend.supported_dtype("float64")}
 
     def members():
         return [

@@ -11,7 +11,7 @@ from registry import FIRST_CASES
 
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
-from keras_rank.lists.input_arrays import look
+from keras_rank.lists.input_arrays import read_array
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 BACKEND = keras.backend.backend()
@@ -118,7 +118,9 @@ def test_rank_detects_labels_that_a_dtype_rounds():
 def test_programs_of_jax_copy_arrays(rng):
     labels = rng.integers(0, 4, size=SHAPE).astype("float32")
     for x in (labels, labels[:, ::2], labels.astype("int32")):
-        assert not np.shares_memory(look("y_true", x).tensor(), x)
+        assert not np.shares_memory(read_array("y_true", x).tensor(), x)
     # The memory of a tensor can't change, and is not copied.
     tensor = ops.convert_to_tensor(labels)
-    assert np.shares_memory(look("y_true", tensor).tensor(), backend.on_host(tensor))
+    assert np.shares_memory(
+        read_array("y_true", tensor).tensor(), backend.as_host_array(tensor)
+    )

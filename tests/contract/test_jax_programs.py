@@ -134,16 +134,16 @@ def test_padding_changes_no_bit(shuffle_ties, rng):
 
 def test_large_inputs_are_not_padded(monkeypatch, rng):
     """Padding would copy them."""
-    monkeypatch.setattr(keras_rank.lists.standardize, "enlarged", None)
+    monkeypatch.setattr(keras_rank.lists.standardize, "pad_axes", None)
     functional.ndcg(*draw_batch(rng, 3, 2**16), k=3)
 
 
 def test_unknown_options_of_xla_are_left_out(monkeypatch):
     """An option that XLA drops should be removed. Until then only time is lost."""
-    known_options = backend._known_quick_options.__wrapped__
+    known_options = backend._supported_fast_options.__wrapped__
     monkeypatch.setenv("XLA_FLAGS", "")
-    assert known_options() == backend._QUICK_OPTIONS
-    monkeypatch.setitem(backend._QUICK_OPTIONS, "xla_option_of_no_version", 1)
+    assert known_options() == backend._FAST_OPTIONS
+    monkeypatch.setitem(backend._FAST_OPTIONS, "xla_option_of_no_version", 1)
     assert "xla_option_of_no_version" not in known_options()
     # Options of a user are kept.
     flags = "--xla_backend_optimization_level=3 --xla_dump_to=/tmp/hlo"
@@ -165,7 +165,7 @@ def test_different_arguments_have_different_programs():
     """Programs are different if the value of any argument is different."""
     for case in CASES:
         plan = UpdateSpec.from_metrics([case.make()])
-        assert backend.is_ours(plan)
+        assert backend.is_compilable(plan)
         assert plan == UpdateSpec.from_metrics([case.make(seed=5, name="another")])
         for name in case.make().get_config().keys() - {"name", "seed"}:
             metric = case.make()
@@ -350,7 +350,7 @@ def test_constants_in_user_programs_are_computed_at_once():
 def test_double_precision(rng):
     labels, scores = draw_batch(rng, 4, 6)
     expected = np.asarray(functional.ndcg(labels, scores, shuffle_ties=False))
-    with backend._float64():
+    with backend._enable_float64():
         wide = labels.astype("float64"), scores.astype("float64")
         actual = functional.ndcg(*wide, shuffle_ties=False, dtype="float64")
         assert actual.dtype == "float64"

@@ -14,7 +14,7 @@ from arrays import assert_close, assert_equal
 from keras import ops
 
 from keras_rank import catalogue, functional, metrics, utils
-from keras_rank.lists.input_arrays import look
+from keras_rank.lists.input_arrays import read_array
 from keras_rank.lists.tensors import dtype_name
 
 BACKEND = keras.backend.backend()
@@ -313,19 +313,21 @@ def test_ragged_tensors_keep_their_dtype(library):
         ("float32", -np.inf, "float32"),
         ("float64", -1, "float64"),
     ):
-        actual = look("y_true", make_ragged(library, rows, dtype), padding)
+        actual = read_array("y_true", make_ragged(library, rows, dtype), padding)
         assert dtype_name(actual.numbers) == expected
         assert list(actual.lengths) == [3, 1]
         numbers = np.asarray(actual.numbers).tolist()
         assert numbers == [[1, 0, 2], [3, padding, padding]]
     with pytest.raises(ValueError, match="in rows of the same length"):
-        look("y_true", make_ragged(library, rows, "int64"))
+        read_array("y_true", make_ragged(library, rows, "int64"))
 
 
 @pytest.mark.parametrize("large", [2**53 + 1, 2**62 + 1])
 def test_large_numbers_in_ragged_tensors_of_tensorflow(large):
     tf = pytest.importorskip("tensorflow")
-    actual = look("y_true", tf.ragged.constant([[large], [1, 2]], dtype="int64"), -1)
+    actual = read_array(
+        "y_true", tf.ragged.constant([[large], [1, 2]], dtype="int64"), -1
+    )
     assert np.asarray(actual.numbers).tolist() == [[large, -1], [1, 2]]
 
 

@@ -14,7 +14,7 @@ from keras import ops
 from strategies import standardized_lists
 
 from keras_rank.arrays import arithmetic, hashing, selection
-from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.hashing import fold_seed
 from keras_rank.backends import backend, generic
 from keras_rank.ranking import base
 from keras_rank.ranking.order_spec import OrderSpec, rank_by_scores
@@ -30,7 +30,7 @@ if keras.backend.backend() == "jax":
 
 def ranked(scores, k, ties):
     lists = standardized_lists(np.zeros_like(scores), scores)
-    return rank_by_scores(lists, key_of_seed(3), order=OrderSpec(False, ties, k))
+    return rank_by_scores(lists, fold_seed(3), order=OrderSpec(False, ties, k))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -57,7 +57,7 @@ def test_averaged_ties_take_the_mean_of_tied_values(shape, levels, rng):
 def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The keys are equal on every backend and in every release."""
     lists = standardized_lists(np.zeros((2, 4)), np.zeros((2, 4)))
-    list_keys = base.list_keys(key_of_seed(7), 5, lists.has_items)
+    list_keys = base.list_keys(fold_seed(7), 5, lists.has_items)
     items = ops.arange(1, 5, dtype="int32")[None]
     keys = ops.convert_to_numpy(base.item_keys(list_keys, items))
     expected = [[oracle.shuffle_key(7, 5 + b, i) for i in range(4)] for b in range(2)]
@@ -124,7 +124,7 @@ def test_hashes_have_an_inverse(rng):
     keys = rng.integers(-(2**31), 2**31, (3, 1), dtype="int64").astype("int32")
     numbers[0, :2] = -(2**31), 2**31 - 1
     numbers, keys = map(ops.convert_to_tensor, (numbers, keys))
-    actual = hashing.unhashed(hashing.hashed(numbers, keys), keys)
+    actual = hashing.unhash_numbers(hashing.hash_numbers(numbers, keys), keys)
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, (actual, numbers)))
 
 
@@ -150,7 +150,7 @@ def test_packed_sorting_gives_the_usual_order(k, rng, monkeypatch):
     labels[0] = -1.0
 
     def values(is_packed):
-        monkeypatch.setattr(backend, "sorts_packed", lambda _: is_packed)
+        monkeypatch.setattr(backend, "should_sort_packed", lambda _: is_packed)
 
         def program():
             lists = standardized_lists(labels, scores)

@@ -55,17 +55,17 @@ def test_count_at_least_counts_entries(transposed, number, function, rng, monkey
     np.testing.assert_array_equal(actual, expected)
 
 
-def test_is_ours_accepts_only_programmable_values():
+def test_is_compilable_accepts_only_values_of_the_package():
     """Programs can't contain sizes that depend on values, nor functions of a user."""
-    assert generic.is_ours(OrderSpec(True, "average", 5))
-    assert generic.is_ours(
+    assert generic.is_compilable(OrderSpec(True, "average", 5))
+    assert generic.is_compilable(
         UpdateSpec.from_metrics([metrics.NDCG(gain_fn=gains.linear)])
     )
-    assert not generic.is_ours(OrderSpec(True, "average", None))
-    assert not generic.is_ours((OrderSpec(False, "average", 5), lambda x: x))
-    assert generic.is_ours()
-    assert generic.is_ours(5, OrderSpec(True, "average", 5))
-    assert not generic.is_ours(5, lambda x: x)
+    assert not generic.is_compilable(OrderSpec(True, "average", None))
+    assert not generic.is_compilable((OrderSpec(False, "average", 5), lambda x: x))
+    assert generic.is_compilable()
+    assert generic.is_compilable(5, OrderSpec(True, "average", 5))
+    assert not generic.is_compilable(5, lambda x: x)
 
 
 def test_histogram_and_bincount_count_numbers(rng):
@@ -103,7 +103,7 @@ def test_sort_pairs_sorts_by_two_keys(rng):
         call_with_arrays(generic.sort_pairs, x, keys), expected
     )
     # Scores are descending, and equal scores are sorted by descending keys.
-    descending, order = call_with_arrays(generic.sorted_descending, x, keys)
+    descending, order = call_with_arrays(generic.sort_scores, x, keys)
     np.testing.assert_array_equal(descending, expected[0, :, ::-1])
     by_rank = np.take_along_axis(keys, order, axis=1)
     np.testing.assert_array_equal(by_rank, expected[1, :, ::-1])

@@ -19,7 +19,7 @@ def dtype(request, monkeypatch):
     """Sets the dtype of additions. A device without float64 adds pairs of float32."""
     monkeypatch.setattr(backend, "has_float64", lambda: request.param == "float64")
     if request.param == "float32":
-        monkeypatch.setattr(backend, "in_float64", None)
+        monkeypatch.setattr(backend, "compute_in_float64", None)
     return request.param
 
 
@@ -58,7 +58,7 @@ def test_sums_of_many_lists_are_exact(dtype, rng):
 @pytest.mark.parametrize("value", [1 / 3, 0.1, 0.7])
 def test_means_in_float64_use_remainders(value):
     """Two float32 numbers hold only 48 of the 53 bits of a float64."""
-    if backend.widest("float64") != "float64":
+    if backend.supported_dtype("float64") != "float64":
         pytest.skip("JAX has no float64 unless enabled")
     column = backend.to_tensor(np.array([[value], [1.0], [1.0], [1.0]]))
     totals, remainders, _ = state_sums.add(

@@ -85,7 +85,7 @@ def test_many_entries_without_numpy_memory(shape, k, shuffle_ties, rng):
 def test_constants_of_inference_mode_can_be_used_later():
     """A cached constant must not be an inference tensor, which has no gradients."""
     backend._constant.cache_clear()
-    backend._made_once.cache_clear()
+    backend._cached_constant.cache_clear()
     with torch.inference_mode():
         metric = metrics.NDCG()
         expected = float(metric(LABELS, SCORES))
@@ -94,7 +94,7 @@ def test_constants_of_inference_mode_can_be_used_later():
     assert float(metric(LABELS, SCORES)) == expected
     labels = torch.tensor(LABELS, requires_grad=True)
     one = backend.constant(1.0, labels)
-    ones = backend.made_once(torch.ones, 4, size=4, like=labels)
+    ones = backend.cached_constant(torch.ones, 4, size=4, like=labels)
     (one * labels + ones * labels).sum().backward()
     assert labels.grad.unique().tolist() == [2.0]
 
@@ -142,8 +142,8 @@ def test_words_are_sorted_as_scores_and_keys(size, rng):
     scores[2] = rng.choice([1.0, np.nextafter(np.float32(1), np.float32(2))], size)
     scores[3] = np.where(rng.random(size) < 0.5, -np.inf, scores[3])
     batch = torch.tensor(scores, dtype=torch.float32), torch.tensor(keys).int()
-    expected = generic.sorted_descending(*batch)
-    actual = torch_backend.sorted_as_words(*batch)
+    expected = generic.sort_scores(*batch)
+    actual = torch_backend.sort_as_words(*batch)
     assert actual[0].view(torch.int32).equal(expected[0].view(torch.int32))
     assert actual[1].equal(expected[1])
 

@@ -224,11 +224,11 @@ def doubled(x):
 
 def call_repeatedly(function, *tensors, calls=CALLS):
     """Returns the results of several calls of a program."""
-    return [torch_graphs.enter(function, *tensors) for _ in range(calls)]
+    return [torch_graphs.run_program(function, *tensors) for _ in range(calls)]
 
 
 def repeats(x):
-    for _ in range(torch_graphs.MOST_OPERATIONS + 1):
+    for _ in range(torch_graphs.MAX_OPERATIONS + 1):
         x = x + 0.0
     return x
 
@@ -245,7 +245,7 @@ NOT_RECORDED = {
     "selects": (lambda x: x[x > 1], "A CUDA graph can't hold"),
     "repeats": (repeats, "A CUDA graph can't hold"),
     "returns a number": (lambda x: (x, 1.5), ""),
-    "clears_cache": (clears_cache, "what lasts"),
+    "clears_cache": (clears_cache, "persistent tensors"),
 }
 
 
@@ -288,7 +288,7 @@ def test_errors_of_programs_are_raised():
 
     for _ in range(CALLS):
         with pytest.raises(KeyError, match="its own"):
-            torch_graphs.enter(fails, torch.ones(2))
+            torch_graphs.run_program(fails, torch.ones(2))
 
 
 @recorded
@@ -296,8 +296,10 @@ def test_values_are_hidden_in_one_thread_only():
     seen = []
 
     def program(x):
-        seen.append(backend.known(x.sum() > 0))
-        other = threading.Thread(target=lambda: seen.append(backend.known(x[0] > 0)))
+        seen.append(backend.read_condition(x.sum() > 0))
+        other = threading.Thread(
+            target=lambda: seen.append(backend.read_condition(x[0] > 0))
+        )
         other.start()
         other.join()
         return x
@@ -322,7 +324,7 @@ def test_graphs_keep_their_constants_alive():
 
 @recorded
 def test_the_least_recently_used_graph_is_dropped(monkeypatch):
-    monkeypatch.setattr(torch_graphs, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(torch_graphs, "MAX_GRAPHS", 2)
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
     def sizes():
@@ -345,7 +347,7 @@ def test_the_least_recently_used_graph_is_dropped(monkeypatch):
 
 @recorded
 def test_the_number_of_kinds_is_limited(monkeypatch):
-    monkeypatch.setattr(torch_graphs, "MOST_KINDS", 4)
+    monkeypatch.setattr(torch_graphs, "MAX_KINDS", 4)
     call_repeatedly(doubled, torch.ones(100))
     for size in range(1, 20):
         call_repeatedly(doubled, torch.ones(size), calls=1)
@@ -359,7 +361,7 @@ def test_the_memory_of_graphs_is_limited(monkeypatch):
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
     def held_memory():
-        return [kind.graph.held for kind in graphs.recorded_kinds()]
+        return [kind.graph.num_bytes for kind in graphs.recorded_kinds()]
 
     x, larger, large = torch.ones(10), torch.ones(20), torch.ones(30)
     call_repeatedly(doubled, x)
@@ -380,7 +382,7 @@ def test_the_memory_of_graphs_is_limited(monkeypatch):
 
 @recorded
 def test_large_batches_are_not_recorded(monkeypatch):
-    monkeypatch.setattr(torch_graphs, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(torch_graphs, "MAX_ENTRIES", 10)
     call_repeatedly(doubled, torch.ones(10))
     assert not torch_graphs._kinds
     call_repeatedly(doubled, torch.ones(9))
@@ -406,8 +408,8 @@ def test_properties_of_inputs_select_the_graph():
     with default_precision("float16"):
         call_repeatedly(doubled, x)
     assert len(torch_graphs._kinds) == 4
-    torch_graphs.enter(lambda x, *, own: x, x, own=object())
-    torch_graphs.enter(doubled, x.to_sparse())
+    torch_graphs.run_program(lambda x, *, own: x, x, own=object())
+    torch_graphs.run_program(doubled, x.to_sparse())
     # Calls with unknown objects and with sparse tensors are not recorded.
     assert len(torch_graphs._kinds) == 4
 
@@ -419,11 +421,11 @@ def test_integers_may_change_between_calls():
 
     x = torch.ones(2)
     for number in range(CALLS):
-        actual = torch_graphs.enter(sums, x, (number,))
+        actual = torch_graphs.run_program(sums, x, (number,))
         assert actual.tolist() == [number + 1] * 2
     # Integers beyond int32 are not recorded.
     for number in (2**40, -(2**40)):
-        actual = torch_graphs.enter(lambda x, y: x.long() + y, x, number)
+        actual = torch_graphs.run_program(lambda x, y: x.long() + y, x, number)
         assert actual.tolist() == [number + 1] * 2
     assert len(torch_graphs._kinds) == 1
 
@@ -440,7 +442,7 @@ def test_gradients_are_computed():
 
 
 def double(x):
-    return torch_graphs.enter(doubled, x)
+    return torch_graphs.run_program(doubled, x)
 
 
 IN_ONE_GRAPH = {"backend": "eager", "fullgraph": True}
@@ -537,19 +539,19 @@ def test_catalogues_are_replayed(shuffle_ties, count_replays, rng):
 
 def test_the_environment_variable_enables_graphs(monkeypatch):
     monkeypatch.delenv("KERAS_RANK_CUDA_GRAPHS", raising=False)
-    assert torch_graphs._is_asked_for()
+    assert torch_graphs._read_environment()
     for value, is_asked_for in {"0": False, "1": True}.items():
         monkeypatch.setenv("KERAS_RANK_CUDA_GRAPHS", value)
-        assert torch_graphs._is_asked_for() is is_asked_for
+        assert torch_graphs._read_environment() is is_asked_for
     for value in ("", "true", "2"):
         monkeypatch.setenv("KERAS_RANK_CUDA_GRAPHS", value)
         with pytest.raises(ValueError, match=f"should be 0 or 1. Received: '{value}'"):
-            torch_graphs._is_asked_for()
+            torch_graphs._read_environment()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is available")
 def test_without_cuda_nothing_is_recorded(monkeypatch):
-    monkeypatch.setattr(torch_graphs, "is_on", True)
+    monkeypatch.setattr(torch_graphs, "is_enabled", True)
     monkeypatch.setattr(torch_graphs, "_kinds", {})
     call_repeatedly(doubled, torch.ones(2))
     assert not torch_graphs._kinds

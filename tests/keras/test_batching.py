@@ -10,7 +10,7 @@ from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import metrics
-from keras_rank.arrays.arithmetic import rounded_up
+from keras_rank.arrays.arithmetic import round_up_size
 
 
 def metrics_of():
@@ -46,7 +46,7 @@ def test_evaluate_with_any_batch_size(rng):
 
 
 def test_sizes_are_rounded_up_to_few():
-    assert [rounded_up(n, 8) for n in (0, 8, 9, 200, 257)] == [8, 8, 16, 256, 320]
-    sizes = {rounded_up(n, 1) for n in range(1, 4097)}
+    assert [round_up_size(n, 8) for n in (0, 8, 9, 200, 257)] == [8, 8, 16, 256, 320]
+    sizes = {round_up_size(n, 1) for n in range(1, 4097)}
     assert len(sizes) == 9 + 4 * 4
-    assert all(n <= rounded_up(n, 1) <= max(2 * n - 1, 1) for n in range(1, 4097))
+    assert all(n <= round_up_size(n, 1) <= max(2 * n - 1, 1) for n in range(1, 4097))

@@ -155,7 +155,7 @@ def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch
 def test_queries_have_the_value_that_they_have_in_the_whole(
     queries, rng, monkeypatch, most, shuffle_ties
 ):
-    monkeypatch.setattr(catalogue_metrics, "MOST_RANKS", most)
+    monkeypatch.setattr(catalogue_metrics, "MAX_RANKS", most)
     x, candidates, targets, by = queries
     weights, exclude = rng.random(LISTS), rng.integers(0, ITEMS, (LISTS, 2))
     given = {"sample_weight": weights, "exclude": exclude}

@@ -14,10 +14,10 @@ MODULES = {str(x.relative_to(PACKAGE)): x for x in sorted(PACKAGE.rglob("*.py"))
 # What computes on lists asks for no device, and looks at no value.
 ROOMS = ("formulas.py", "functional.py", "lists/", "metrics/", "ranking/")
 OF_DEVICES = re.compile(
-    r"\b(on_accelerator|sorts_along|accelerator|device_of|cuda|tpu|gpu|cpu)\b"
+    r"\b(on_accelerator|should_sort_together|accelerator|device_of|cuda|tpu|gpu|cpu)\b"
 )
 LOOKS = re.compile(
-    r"\b(is_concrete|is_at_hand|backend\.known|copy\.copy"
+    r"\b(is_concrete|is_cheap_to_read|backend\.read_condition|copy\.copy"
     r"|looks_first|is_best_sorted|is_worth_a_look|among_high)\b"
 )
 # The looks of arguments, of which some values are errors where they can be seen.

@@ -30,7 +30,7 @@ OTHER_OPERATORS = {
 OTHER_NAMES = replace_each_other(NAMES)
 # Errors and their messages.
 NOT_CHANGED = ast.Raise | ast.Assert | ast.JoinedStr
-ERROR_NAMES = {"expected", "received", "message", "refused", "ValueError"}
+ERROR_NAMES = {"expected", "received", "message", "value_error", "ValueError"}
 # Type annotations, and decorators, which have run when a fault is planted.
 IGNORED_FIELDS = ("annotation", "returns", "decorator_list", "type_params")
 COMMUTATIVE = {"isinstance", *OTHER_NAMES}

@@ -34,7 +34,7 @@ class RecordedGraph(torch_graphs.Graph):
         assert not RecordedGraph.is_replayed
         RecordedGraph.is_replayed = True
         try:
-            self._take(leaves)
+            self._copy_inputs(leaves)
             buffers = self._outputs
             # The program may have to create cached constants again, which is not
             # possible in inference mode.
@@ -56,8 +56,8 @@ class RecordedGraph(torch_graphs.Graph):
 def record_graphs(monkeypatch):
     """Records programs, as eager code on an accelerator does."""
     with monkeypatch.context() as patch:
-        patch.setattr(torch_graphs, "is_on", True)
-        patch.setattr(torch_graphs, "graph_kind", RecordedGraph)
+        patch.setattr(torch_graphs, "is_enabled", True)
+        patch.setattr(torch_graphs, "graph_class", RecordedGraph)
         patch.setattr(torch_graphs, "_kinds", {})
         patch.setattr(RecordedGraph, "events", [])
         patch.setattr(backend, "on_accelerator", lambda: True)

@@ -6,7 +6,7 @@ import pytest
 from registry import BACKEND_CASES
 
 from keras_rank import metrics
-from keras_rank.catalogue.blocks import _kept_step
+from keras_rank.catalogue.blocks import _cached_step
 
 SPARSE_CASES = [case for case in BACKEND_CASES if case.metric.takes_sparse_labels]
 # Cases in which an id counts as an item with the label 1.
@@ -22,9 +22,9 @@ BINARY_SPARSE_CASES = [
 @contextlib.contextmanager
 def patch_module(module, **changes):
     """Sets attributes of a module and compiles steps over candidates again."""
-    _kept_step.cache_clear()
+    _cached_step.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changes.items():
             patch.setattr(module, name, value)
         yield
-    _kept_step.cache_clear()
+    _cached_step.cache_clear()

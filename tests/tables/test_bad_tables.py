@@ -1,4 +1,4 @@
-"""What users do wrong with tables and runs, and the message that each gets."""
+"""Errors for invalid tables, runs and calls, and the messages that users read."""
 
 import codecs
 import contextlib
@@ -19,7 +19,7 @@ from keras_rank.utils import targets_from_qrels
 ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
 
 
-def changed(**columns):
+def replace_columns(**columns):
     return {name: x for name, x in {**ROWS, **columns}.items() if x is not None}
 
 
@@ -69,7 +69,7 @@ WRONG_ROWS = [
 @pytest.mark.parametrize(("columns", "arguments", "message"), WRONG_ROWS)
 def test_wrong_rows(columns, arguments, message):
     with raises(message):
-        evaluate(changed(**columns), ["mrr"], **arguments)
+        evaluate(replace_columns(**columns), ["mrr"], **arguments)
 
 
 NO_TABLES = [
@@ -82,7 +82,7 @@ NO_TABLES = [
 
 
 @pytest.mark.parametrize(("source", "message"), NO_TABLES)
-def test_what_is_no_table(source, message):
+def test_sources_that_are_not_tables_are_errors(source, message):
     with raises("`rows` should be ") as error:
         evaluate(source, ["mrr"])
     assert f"Received: {message}" in str(error.value)
@@ -98,7 +98,7 @@ def test_wrong_metrics():
 
 
 @pytest.mark.parametrize("name", ["weight", "mrr_weight", "health/mrr", "query_id"])
-def test_metrics_of_names_that_are_taken(name):
+def test_metrics_with_reserved_names_are_errors(name):
     with raises("distinct names, as all become columns of the result."):
         evaluate(ROWS, ["mrr", NDCG(name=name)])
     table = evaluate(ROWS, ["mrr", NDCG(name="x")]).per_list
@@ -108,7 +108,7 @@ def test_metrics_of_names_that_are_taken(name):
         Evaluation(table.rename_columns(names), metrics=metrics, query="query_id")
 
 
-def test_a_path_of_no_file_is_a_question(tmp_path, monkeypatch):
+def test_a_missing_file_suggests_a_close_name(tmp_path, monkeypatch):
     (tmp_path / "rows.parquet").touch()
     monkeypatch.chdir(tmp_path)
     end = re.escape(f"no file in {str(tmp_path)!r}. Did you mean 'rows.parquet'?")
@@ -141,8 +141,8 @@ def test_wrong_files(tmp_path, name):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "jsonl"])
-def test_shards_of_other_columns(tmp_path, suffix):
-    """A label that one shard lacks is not taken for one that is missing."""
+def test_shards_with_different_columns(tmp_path, suffix):
+    """A column of labels that one shard lacks is an error, not missing labels."""
     rows = pa.table(ROWS)
     write(rows, f"{tmp_path}/0.{suffix}")
     write(rows.drop_columns("label"), f"{tmp_path}/1.{suffix}")
@@ -151,15 +151,15 @@ def test_shards_of_other_columns(tmp_path, suffix):
 
 
 def test_a_shard_without_a_header(tmp_path):
-    """Its first row would be taken for one."""
+    """A shard without a header is an error: the first row would be the header."""
     write(pa.table(ROWS), tmp_path / "0.csv")
     (tmp_path / "1.csv").write_text("3,7,0.4\n")
     with raises("1.csv. Known names are ['3', '7', '0.4']: without names"):
         evaluate(f"{tmp_path}/*.csv", ["mrr"])
 
 
-def test_an_item_twice_in_two_files(tmp_path):
-    rows = pa.table(changed(item=["a", "b", "a"]))
+def test_duplicate_items_in_two_files(tmp_path):
+    rows = pa.table(replace_columns(item=["a", "b", "a"]))
     for shard, place in enumerate((0, 1, 2, 1)):
         write(rows.slice(place, 1), f"{tmp_path}/{shard}.parquet")
     with raises("the item 'b' of the query 1, in ") as error:
@@ -189,14 +189,14 @@ WRONG_RUNS = [
     (QRELS, [*RUN, "2 Q0 a 2 0.7 t"], f"{TWICE}2 of RUN and line 3 of RUN"),
     ([*QRELS, "2 0 a 0"], RUN, f"{TWICE}2 of QRELS and line 3 of QRELS"),
     ([], RUN, "`qrels` should have rows. Received: none, from "),
-    # No line of CSV is left out, such as one that might be a title.
+    # The first line of a CSV file is the header, even if it might be a title.
     (["q0,d9", "1,a,1", "2,a,1"], RUN, "QRELS. Known names are ['q0', 'd9']"),
-    # The first row may be a header, or its fields be those of others.
+    # The first row may be a header, or the fields may not be a query and an item.
     (["q\ta", "1\ta"], RUN, "QRELS. Known names are ['q', 'a']"),
     (["1\t7", "2\t8"], RUN, "QRELS. Known names are ['1', '7']: without names, they"),
     (["query_id doc_id", "1 a"], RUN, "Received: line 1 of"),
     (["1 a", "2 0 a 1"], RUN, "lines of the fields query item. Received: line 2"),
-    # As in the runs of MS MARCO: a query, an item and a rank.
+    # The runs of MS MARCO have a query, an item and a rank.
     (QRELS, ["1\ta\t1", "1\tb\t2", "2\tx\t1"], "as if they were ranks"),
     (QRELS, ["1,a,1", "1,b,2"], "RUN. Known names are ['1', 'a', '1']: without names"),
     (QRELS, ["what is\ta\t1"], "RUN. Known names are ['what is', 'a', '1']: without"),
@@ -232,7 +232,7 @@ OF_TABS = {
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("name", OF_TABS)
 def test_a_bad_field_between_tabs(tmp_path, name, place):
-    """It makes no table of a TREC file, wherever it is."""
+    """A bad field in any line of a TREC file does not turn the file into a table."""
     bad, is_empty = OF_TABS[name]
     lines = [f"{i}\t0\t{x}\t1" for i, x in enumerate("abc")]
     lines[place] = bad.format(place, "abc"[place])
@@ -241,7 +241,7 @@ def test_a_bad_field_between_tabs(tmp_path, name, place):
     with contextlib.chdir(tmp_path), raises(NO_LABEL.format(place + 1)) as error:
         evaluate_run("QRELS", {"0": ["a"]}, ["mrr"])
     assert f"{lines[place]!r}{end}" in str(error.value)
-    # The only line.
+    # The bad line is the only line of the file.
     write_texts(tmp_path, QRELS=lines[place])
     if name not in ("a fifth field", "three fields"):
         with contextlib.chdir(tmp_path), raises(NO_LABEL.format(1)):
@@ -255,7 +255,7 @@ def test_a_bad_field_between_tabs_of_a_run(tmp_path):
             write_texts(tmp_path, RUN="\n".join(lines))
             with contextlib.chdir(tmp_path), raises(f"line {number} of RUN"):
                 evaluate_run({"1": ["a"]}, "RUN", ["mrr"])
-    # The tag may be missing.
+    # A missing tag is not an error.
     (run,) = write_texts(tmp_path, RUN="1\tQ0\ta\t1\t.9\t\n1\tQ0\tb\t2\t.8\t\n")
     assert evaluate_run({"1": ["b"]}, run, ["mrr"])["mrr"] == 0.5
 
@@ -271,7 +271,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_json_that_is_nested_deeply(tmp_path, name):
+def test_deeply_nested_json(tmp_path, name):
     (tmp_path / name).write_text(NESTED[name])
     for call in (
         lambda x: evaluate_run(x, {"1": ["a"]}, ["mrr"]),
@@ -286,7 +286,7 @@ def test_json_that_is_nested_deeply(tmp_path, name):
 
 
 def test_text_in_utf_16(tmp_path):
-    """As Excel writes it."""
+    """Text in UTF-16, as Excel writes it, is an error that names the encoding."""
     for name, text in (
         ("rows.csv", "query_id,label,score\n1,1,.5\n"),
         ("a.txt", "1 1"),
@@ -309,18 +309,18 @@ def test_text_in_utf_32(tmp_path):
             evaluate(file, ["mrr"])
 
 
-def evaluated(**columns):
-    """What keeps all columns that are none of the default ones."""
+def evaluate_with_columns(**columns):
+    """Returns an evaluation that keeps all columns except the default ones."""
     keep = [name for name in columns if name not in ROWS]
-    return evaluate(changed(**columns), ["mrr"], keep=keep)
+    return evaluate(replace_columns(**columns), ["mrr"], keep=keep)
 
 
-def items_of(query):
-    rows = changed(item=[1, 2, 1])
+def rank_items(query):
+    rows = replace_columns(item=[1, 2, 1])
     return evaluate(rows, ["mrr"], item="item", keep_items=3).ranking(query)
 
 
-def nothing_of(evaluation):
+def remove_lists(evaluation):
     return Evaluation(evaluation.table.slice(0, 0))
 
 
@@ -330,8 +330,14 @@ NO_CLUSTER = "cluster='user', with 1 of 2 lists without one"
 NO_QUERIES = "`baseline` and the models should have queries. Received: "
 NO_QUERY = "`query` should be one of the evaluation, such as [1]. Received: query="
 WRONG_CALLS = [
-    (lambda x: x.compare(evaluated(query_id=["1", "1", "2"])), "query ids of the same"),
-    (lambda x: x.compare(evaluated(query_id=[7, 7, 8])), "no common ones, such as 7 a"),
+    (
+        lambda x: x.compare(evaluate_with_columns(query_id=["1", "1", "2"])),
+        "query ids of the same",
+    ),
+    (
+        lambda x: x.compare(evaluate_with_columns(query_id=[7, 7, 8])),
+        "no common ones, such as 7 a",
+    ),
     (lambda x: x.compare(evaluate(ROWS, ["map"])), "the models. Received: ['map'] and"),
     (lambda x: x.compare(x, test="wilcoxon"), "`test` should be one of "),
     (lambda x: x.compare(x, correction="bonferroni"), "`correction` should be one of "),
@@ -342,8 +348,8 @@ WRONG_CALLS = [
     (lambda x: x.worst("mrr", baseline=3), ODD_BASELINE),
     (lambda x: x.worst("mrr", baseline=x), "Received: ['difference']"),
     (lambda x: x.worst("map"), "`metric` should be one of"),
-    (lambda x: x.compare(nothing_of(x)), NO_QUERIES),
-    (lambda x: nothing_of(x).compare(x), NO_QUERIES),
+    (lambda x: x.compare(remove_lists(x)), NO_QUERIES),
+    (lambda x: remove_lists(x).compare(x), NO_QUERIES),
     (lambda x: x.summary(by="shop"), "`by` should name kept columns"),
     (lambda x: x.summary(by="value"), "`by` should not name a column of the result"),
     (lambda x: x.compare(x, by="p"), "corrected_p, lists. Received: by='p'"),
@@ -355,34 +361,34 @@ WRONG_CALLS = [
     (lambda x: evaluate_run({1: [2]}, {1: [2]}, ["mrr"], progress=3), ODD_RULE),
     (lambda x: evaluate(ROWS, ["mrr"], keep_items=0), "should be a positive integer"),
     (lambda x: x.ranking(1), "`ranking` needs the items, which `evaluate` and"),
-    (lambda x: items_of(77), NO_QUERY),
-    (lambda x: items_of([1]), NO_QUERY),
+    (lambda x: rank_items(77), NO_QUERY),
+    (lambda x: rank_items([1]), NO_QUERY),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG_CALLS)
 def test_wrong_calls(call, message):
     kept = {x: [1, 1, 2] for x in ("market", "value", "p", "difference")}
-    evaluation = evaluated(user=["a", "a", None], **kept)
+    evaluation = evaluate_with_columns(user=["a", "a", None], **kept)
     with raises(message):
         call(evaluation)
 
 
-def test_calls_of_another_step():
-    evaluation = evaluated(market=[1, 1, 2], p=[1, 1, 2])
+def test_positional_slices_are_errors():
+    evaluation = evaluate_with_columns(market=[1, 1, 2], p=[1, 1, 2])
     for call in (evaluation.summary, evaluation.plot, evaluation.compare):
-        # A second argument would be a cluster of the one, and a slice of the other.
+        # A second positional argument would be ambiguous: a cluster or a slice.
         with pytest.raises(TypeError, match="positional argument"):
             call(evaluation, "market")
     assert evaluation.summary(by="p")["p"] == [1, 2]
     assert compare(evaluation, evaluation).rows == evaluation.compare(evaluation).rows
-    by_model = evaluate(changed(model=[1, 1, 2]), ["mrr"], query="model")
+    by_model = evaluate(replace_columns(model=[1, 1, 2]), ["mrr"], query="model")
     with raises("a column named 'model', which would name the models"):
         compare(by_model, {"a": by_model, "b": by_model})
 
 
-def test_queries_in_the_type_of_text_of_other_tools():
-    lists = evaluated(query_id=["a", "a", "b"]).per_list
+def test_queries_with_other_types_of_text():
+    lists = evaluate_with_columns(query_id=["a", "a", "b"]).per_list
     schema = lists.schema.set(0, pa.field("query_id", pa.large_string()))
     metrics = {"metrics": [MeanReciprocalRank()], "query": "query_id"}
     ours, others = (Evaluation(x, **metrics) for x in (lists, lists.cast(schema)))
@@ -401,7 +407,7 @@ CLOSE = [
 
 @pytest.mark.parametrize(("argument", "given", "there"), CLOSE)
 def test_an_unknown_column_suggests_a_close_one(argument, given, there):
-    rows = changed(item_id=list("abc"), weight=[1.0] * 3, market=["de"] * 3)
+    rows = replace_columns(item_id=list("abc"), weight=[1.0] * 3, market=["de"] * 3)
     rows = {there if x == given else x: values for x, values in rows.items()}
     arguments = {"item": "item_id", "weight": "weight", "keep": "market"}
     with raises(f"Received: {argument}={given!r}") as error:

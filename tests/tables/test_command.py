@@ -1,4 +1,4 @@
-"""The command: what it prints where, and its exit codes."""
+"""Output, error messages and exit codes of the command."""
 
 import io
 import json
@@ -33,7 +33,7 @@ RUN = "1 Q0 b 1 0.9 t\n1 Q0 a 2 0.8 t\n2 Q0 a 1 0.7 t\n"
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
+def data_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "qrels").write_text(QRELS)
     (tmp_path / "run").write_text(RUN)
@@ -52,7 +52,7 @@ def command(capsys):
     return call
 
 
-def assert_refused(command, line, message):
+def assert_usage_error(command, line, message):
     printed = command(line, expected=2)
     assert printed.out == ""
     assert message in printed.err
@@ -66,7 +66,7 @@ def test_a_run(command, monkeypatch):
         "evaluate qrels run -m mrr map",
         "evaluate qrels - -m mrr map",
         "evaluate -m mrr map -j qrels run",
-        # As trec_eval has it, where the files come last.
+        # trec_eval has the files at the end of the line.
         "evaluate -m mrr map -- qrels run",
     ):
         printed = command(line)
@@ -80,7 +80,7 @@ def test_a_run(command, monkeypatch):
         ]
 
 
-def test_which_items_and_queries_of_a_run_count(command, tmp_path):
+def test_rules_for_items_and_queries_of_a_run(command, tmp_path):
     chunks = "1 Q0 1 1 .9 t\n1 Q0 b 2 .8 t\n1 Q0 a 3 .7 t\n1 Q0 b 4 .1 t\n"
     (tmp_path / "chunks").write_text(chunks)
     line = "evaluate qrels chunks -m mrr judged@2 -o json"
@@ -184,7 +184,7 @@ def test_options_of_rows_are_ignored_for_stored_lists(command, stored):
     assert len(command(f"{two} -o tsv").out.splitlines()) == 3
 
 
-def test_stored_lists_are_summed_up(command):
+def test_stored_lists_are_summarized(command):
     line = "evaluate base.parquet -m ndcg@5 arp mrr --keep market"
     expected = command(f"{line} --per-list lists.parquet --by user --health -q").out
     line = "evaluate lists.parquet"
@@ -215,7 +215,7 @@ def test_gates(command):
     assert "arp is worse by " in printed.err
 
 
-def test_a_gate_is_shut_where_metrics_of_the_baseline_are_missing(command, stored):
+def test_a_gate_fails_if_metrics_of_the_baseline_are_missing(command, stored):
     line = "compare base_lists.parquet new_lists.parquet --fail-if-worse"
     command(f"{line} -m mrr ndcg@5")
     printed = command(line, expected=1).err
@@ -225,8 +225,8 @@ def test_a_gate_is_shut_where_metrics_of_the_baseline_are_missing(command, store
     assert "that only base_lists.parquet has are left out: arp" in printed
 
 
-def test_a_gate_is_shut_where_too_few_lists_are_worse(command):
-    """No test tells whether it is chance."""
+def test_a_gate_fails_if_too_few_lists_are_worse(command):
+    """A gate fails if the lists are too few for a significance test."""
     pathlib.Path("one").write_text("1 0 a 1\n")
     pathlib.Path("worse").write_text("1 Q0 b 1 0.9 t\n")
     line = "compare --qrels one run worse -m mrr --fail-if-worse"
@@ -234,8 +234,11 @@ def test_a_gate_is_shut_where_too_few_lists_are_worse(command):
     command(line.replace("run worse", "worse run"))
 
 
-def test_a_gate_names_what_is_worse_by_p_alone(command):
-    """Each metric that is compared beside it weakens the gate."""
+def test_a_gate_warns_of_metrics_that_are_worse_by_uncorrected_p(command):
+    """A metric that is worse only by its uncorrected p is named in a warning.
+
+    Each further metric that is compared weakens the gate, which reads corrected p.
+    """
     query, labels = np.repeat(np.arange(40), 2), [1, 0] * 40
     for name, lost in (("good", 0), ("bad", 5)):
         rows = {"query_id": query, "label": labels}
@@ -256,8 +259,8 @@ def test_a_gate_names_what_is_worse_by_p_alone(command):
 
 
 @pytest.mark.parametrize(("labels", "raised"), [("12", 1.0), ("21", (1 / 2 + 1) / 2)])
-def test_the_level_of_relevance_by_the_rules_of_trec_eval(command, labels, raised):
-    """Whose -l leaves ndcg as it is."""
+def test_the_relevance_threshold_by_the_rules_of_trec_eval(command, labels, raised):
+    """The threshold of relevance changes map but not ndcg, like trec_eval's `-l`."""
     pathlib.Path("qrels").write_text("1 0 a {}\n1 0 b {}\n2 0 a 2\n".format(*labels))
     line = "evaluate qrels run -o tsv -m ndcg map"
     (ndcg, ap), (same, of_level) = (
@@ -267,8 +270,8 @@ def test_the_level_of_relevance_by_the_rules_of_trec_eval(command, labels, raise
     assert (same, float(ap), float(of_level)) == (ndcg, 1.0, raised)
 
 
-def test_gates_compare_what_is_printed(command):
-    """7 of 10 are 0.69999999 in float32."""
+def test_gates_compare_printed_values(command):
+    """Gates compare the printed value: 7 / 10 is 0.69999999 in float32."""
     rows = {"query_id": [1] * 10, "label": [1] * 7 + [0] * 3}
     rows["score"] = [x / 2 for x in range(10)]
     parquet.write_table(pa.table(rows), "ten.parquet")
@@ -294,12 +297,12 @@ def test_an_output_is_not_an_input(command):
         printed = command(f"evaluate {line}", expected=2)
         assert "an input, which it would replace" in printed.err
         assert parquet.read_table(line.split()[-1]).equals(before)
-    # One that is there already, and read by nobody, may be.
+    # A file that exists but is not an input may be replaced.
     command("evaluate base.parquet -m mrr --per-list lists.parquet")
 
 
-def test_a_gate_is_shut_where_queries_of_the_baseline_are_missing(command):
-    """Which might be those that a model is worse for."""
+def test_a_gate_fails_if_queries_of_the_baseline_are_missing(command):
+    """A gate fails if queries are missing, as the model may be worse for them."""
     rows = parquet.read_table("base.parquet")
     parquet.write_table(rows.filter(pc.less(rows["query_id"], 30)), "half.parquet")
     line = "compare base.parquet half.parquet -m ndcg@5"
@@ -322,7 +325,7 @@ def test_gates_hold_for_each_slice(command):
     assert "ndcg@5 of base.parquet de is worse by 0." in printed.err
 
 
-def page_of(file="report.html"):
+def read_page(file="report.html"):
     return pathlib.Path(file).read_text("utf-8")
 
 
@@ -334,13 +337,13 @@ def test_a_page_is_written(command):
     assert "Warning: 14 of 60 lists have no relevant items" in printed.err
     new, base = (evaluate(make_rows(noise=noise), ["mrr"]) for noise in (0.5, 3.0))
     compared = new.compare(base).to_html().partition("<p>")[0]
-    before = page_of()
+    before = read_page()
     assert "<h2>By market</h2>" in before
     assert compared in before
     there = "is there already: --output report.html replaces it"
-    assert_refused(command, "report new.parquet -m mrr", there)
-    assert page_of() == before
-    # The same of stored lists, with the items that were kept, or none.
+    assert_usage_error(command, "report new.parquet -m mrr", there)
+    assert read_page() == before
+    # Stored lists give the same page, with the items that were kept, or without items.
     command("evaluate new.parquet -m mrr --per-list lists.parquet")
     for line, words in (
         ("new.parquet -m mrr", "keep_items=10"),
@@ -350,7 +353,7 @@ def test_a_page_is_written(command):
         ("qrels run", "Items of 1"),
     ):
         command(f"report {line} -o report.htm")
-        assert words in page_of("report.htm")
+        assert words in read_page("report.htm")
 
 
 def test_a_page_is_of_one_model(command, tmp_path):
@@ -365,7 +368,7 @@ def test_a_page_is_of_one_model(command, tmp_path):
         ("new.parquet --baseline nowhere.parquet", "nowhere.parquet"),
         ("new.parquet --keep-items 3", "`item` should name the column of the items"),
     ):
-        assert_refused(command, f"report {line}", message)
+        assert_usage_error(command, f"report {line}", message)
     assert not pathlib.Path("report.html").exists()
 
 
@@ -411,7 +414,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("line", "message"), WRONG.items())
 def test_errors_take_one_line(command, line, message):
-    assert_refused(command, line, message)
+    assert_usage_error(command, line, message)
 
 
 class Terminal(io.StringIO):
@@ -432,13 +435,15 @@ CLOSED = {"stdout": "qrels run", "stderr": "qrels none", "stdin": "qrels -"}
 
 
 @pytest.mark.parametrize(("closed", "files"), CLOSED.items())
-def test_streams_that_are_closed(monkeypatch, closed, files):
+def test_closed_streams(monkeypatch, closed, files):
     monkeypatch.setattr(sys, closed, None)
     assert run_command(["evaluate", *files.split()]) == 2
 
 
-def test_an_error_of_ours_is_no_gate(command, monkeypatch):
-    monkeypatch.setattr("keras_rank.evaluation.command._results", lambda *_: 1 / 0)
+def test_an_internal_error_is_not_a_failed_gate(command, monkeypatch):
+    monkeypatch.setattr(
+        "keras_rank.evaluation.command._create_tables", lambda *_: 1 / 0
+    )
     assert "ZeroDivisionError" in command("evaluate qrels run", expected=2).err
 
 
@@ -446,8 +451,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def started(*call, stdout=subprocess.PIPE, **variables):
-    """A process that has ended, in which no backend is named but by the variables."""
+def run_python(*call, stdout=subprocess.PIPE, **variables):
+    """Runs Python in a process whose environment only has a backend in `variables`."""
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     environment |= {"PYTHONPATH": str(ROOT), **variables}
     call = [sys.executable, *map(str, call)]
@@ -456,13 +461,13 @@ def started(*call, stdout=subprocess.PIPE, **variables):
 
 
 @pytest.mark.slow
-def test_a_gate_is_shut_though_nobody_reads_the_results():
-    """As in `python -m keras_rank ... | head -1`."""
+def test_a_gate_fails_even_if_the_output_is_closed():
+    """A gate fails even if the output is closed, as in `... | head -1`."""
     read, write = os.pipe()
     os.close(read)
     line = "-m keras_rank evaluate qrels run -m mrr --fail-below mrr=1"
     try:
-        done = started(*line.split(), stdout=write, KERAS_BACKEND="numpy")
+        done = run_python(*line.split(), stdout=write, KERAS_BACKEND="numpy")
     finally:
         os.close(write)
     assert done.returncode == 1
@@ -470,15 +475,15 @@ def test_a_gate_is_shut_though_nobody_reads_the_results():
 
 
 @pytest.mark.slow
-def test_a_backend_that_is_none_is_no_gate():
+def test_an_unknown_backend_is_not_a_failed_gate():
     line = ["evaluate", "qrels", "run"]
-    done = started("-m", "keras_rank_command", *line, KERAS_BACKEND="nope")
+    done = run_python("-m", "keras_rank_command", *line, KERAS_BACKEND="nope")
     assert done.returncode == 2
     assert done.stderr.startswith("keras-rank: error: ")
     assert len(done.stderr.splitlines()) == 1
 
 
-# A start of a program, to which packages are not installed.
+# The start of a program for which packages appear not to be installed.
 WITHOUT = """
 import sys
 from importlib.machinery import PathFinder
@@ -491,8 +496,8 @@ PathFinder.find_spec = lambda name, *others: (
 
 
 @pytest.fixture
-def by_name(tmp_path):
-    """Starts the command by its name where packages are not installed."""
+def run_script(tmp_path):
+    """Returns a function that runs the script `keras-rank` without some packages."""
     module, function = PROJECT["scripts"]["keras-rank"].split(":")
     program = f"""
 from {module} import {function}
@@ -505,7 +510,7 @@ finally:
 
     def call(line, missing):
         (tmp_path / "keras-rank").write_text(WITHOUT.format(missing) + program)
-        return started(tmp_path / "keras-rank", *line.split())
+        return run_python(tmp_path / "keras-rank", *line.split())
 
     return call
 
@@ -516,16 +521,19 @@ ALONE = {"numpy": ["tensorflow", "torch"], "torch": ["tensorflow", "jax"]}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alone", ALONE)
-def test_it_runs_on_the_backend_that_is_installed(by_name, alone):
-    """As with the extras `[numpy,evaluation]`. Keras needs JAX on NumPy."""
-    done = by_name("evaluate qrels run -m mrr", missing=ALONE[alone])
+def test_the_command_runs_on_the_installed_backend(run_script, alone):
+    """The command runs on the only installed backend, as with `[numpy,evaluation]`.
+
+    Keras needs JAX on NumPy.
+    """
+    done = run_script("evaluate qrels run -m mrr", missing=ALONE[alone])
     assert done.returncode == 0, done.stderr
     assert "mrr     0.7500" in done.stdout
     assert done.stdout.endswith(f"\n{alone}\n")
 
 
 OF_HELP = ["--help", "evaluate -h", "compare -h", "report -h", "--version", "x"]
-# Prints which modules that take seconds to import were imported.
+# A program that prints which modules with slow imports were imported.
 IMPORTED = """
 import sys
 import keras_rank_command
@@ -541,7 +549,7 @@ finally:
 
 @pytest.mark.parametrize("line", OF_HELP)
 def test_help_is_answered_without_keras(line):
-    done = started("-c", IMPORTED, *line.split())
+    done = run_python("-c", IMPORTED, *line.split())
     starts = {"x": "", "--version": keras_rank.__version__}
     assert done.returncode == (2 if line == "x" else 0)
     assert done.stdout.startswith(starts.get(line, "usage: keras-rank"))
@@ -582,14 +590,14 @@ WRONG_PATHS = {
 def test_paths_are_checked_without_keras(line, message):
     os.mkdir("folder")
     os.symlink("nowhere", "link")
-    done = started("-c", IMPORTED, *line.split())
+    done = run_python("-c", IMPORTED, *line.split())
     assert (done.returncode, done.stdout) == (2, "[]\n")
     assert done.stderr.startswith("keras-rank: error: ")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_pipe_is_no_file(tmp_path):
+def test_a_pipe_is_not_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="which is a pipe: give '-' for a run from"):
         evaluate(tmp_path / "pipe", ["mrr"])
@@ -598,18 +606,21 @@ def test_a_pipe_is_no_file(tmp_path):
 def test_a_file_without_permission(command, monkeypatch):
     monkeypatch.setattr(os, "access", lambda file, _: file != "run")
     line = "evaluate qrels run -m mrr"
-    assert_refused(command, line, "'run', which has no permission to be read")
+    assert_usage_error(command, line, "'run', which has no permission to be read")
     with pytest.raises(ValueError, match="`rows` should be files that can be read"):
         evaluate("run", ["mrr"])
 
 
 def subparsers():
-    """The parsers of the commands, by their names."""
+    """Returns the parsers of the subcommands by name."""
     return keras_rank_command.build_parser()._subparsers._group_actions[0].choices
 
 
 def test_options_accept_what_the_functions_accept():
-    """They are written out, as the parser imports nothing of the package."""
+    """The options have the choices of the functions.
+
+    The parser lists the choices itself, as it does not import the package.
+    """
     found = {}
     for command in subparsers().values():
         for action in command._actions:
@@ -617,7 +628,7 @@ def test_options_accept_what_the_functions_accept():
                 name = action.option_strings[-1].removeprefix("--")
                 found[name] = found.get(name, set()) | set(action.choices)
     known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
-    known |= {"gains": GAINS, "output": [*command_module._TEXTS, "json"]}
+    known |= {"gains": GAINS, "output": [*command_module._FORMATTERS, "json"]}
     known |= {"test": intervals.TESTS, "correction": [*intervals.CORRECTIONS, "none"]}
     both = {*settings.CHOICES["duplicates"], *runs.CHOICES["duplicates"]}
     expected = {name: set(values) for name, values in known.items()}
@@ -626,7 +637,7 @@ def test_options_accept_what_the_functions_accept():
 
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy", "tabulate"])
 @pytest.mark.parametrize("line", ["evaluate run", "compare qrels run", "report run"])
-def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
+def test_the_missing_extra_is_named(line, missing, monkeypatch, capsys):
     for name in [*sys.modules]:
         if name.startswith(("keras_rank.evaluation", "keras_rank.reading")):
             monkeypatch.delitem(sys.modules, name)
@@ -646,27 +657,33 @@ def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alone", [*ALONE, ""])
-def test_the_backend_that_is_installed_is_named(tmp_path, alone):
-    """Where none is named, Keras imports TensorFlow, which may not be there."""
+def test_the_installed_backend_is_named(tmp_path, alone):
+    """If Keras's default backend is not installed, the error names the installed one.
+
+    Without a named backend, Keras imports TensorFlow.
+    """
     code = WITHOUT.format(ALONE.get(alone, BACKENDS)) + "import keras_rank.metrics"
-    # Keras has a config file there, which would name a backend.
-    said = started("-c", code, KERAS_HOME=str(tmp_path)).stderr
+    # `KERAS_HOME` hides the user's config file of Keras, which may name a backend.
+    said = run_python("-c", code, KERAS_HOME=str(tmp_path)).stderr
     name = {"numpy": "jax"}.get(alone, alone)
     export = f"It is not set: `export KERAS_BACKEND={name}`. Received: No module named"
     install = 'for NumPy by `pip install "jax>=0.6" scipy`. Received: No module named'
     assert f"{export if alone else install} 'tensorflow'" in said
-    # One that is named is not there: another can't be meant.
-    said = started("-c", code, KERAS_HOME=str(tmp_path), KERAS_BACKEND="tensorflow")
+    # A named backend that is not installed is an error, even if others are installed.
+    said = run_python("-c", code, KERAS_HOME=str(tmp_path), KERAS_BACKEND="tensorflow")
     assert install in said.stderr
 
 
 @pytest.mark.slow
-def test_without_any_extra_it_says_what_to_install(by_name):
-    """As after `pip install .`: Keras on NumPy imports SciPy and JAX."""
+def test_without_extras_the_error_names_the_extras(run_script):
+    """The error names the extras if none is installed, as after `pip install .`.
+
+    Keras on NumPy imports SciPy and JAX.
+    """
     everything = [*BACKENDS, "scipy", "duckdb", "pyarrow"]
     for missing in (BACKENDS, everything):
-        done = by_name("evaluate qrels run", missing)
+        done = run_script("evaluate qrels run", missing)
         assert done.returncode == 2
         assert "which the extra `numpy`, `jax`, `tensorflow` or `torch` " in done.stderr
         assert "The extras `numpy` and `evaluation` install what" in done.stderr
-    assert by_name("report --help", everything).returncode == 0
+    assert run_script("report --help", everything).returncode == 0

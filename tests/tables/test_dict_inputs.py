@@ -1,4 +1,4 @@
-"""Judgments and runs in dicts, compared with tables of the same values."""
+"""Property tests that compare judgments and runs in dicts with equal tables."""
 
 import hypothesis
 import pandas as pd
@@ -11,7 +11,7 @@ from keras_rank.metrics import MeanReciprocalRank
 from keras_rank.reading import runs
 
 METRICS = ["ndcg@3", "map", "P_2", "recall@5", "bpref", "num_ret", "judged@2"]
-# Ties, also in float32 only, scores that C compares as infinite, and small ones.
+# Scores with ties, some of them in float32 only, infinite scores and subnormals.
 SCORES = [
     *(0.5, 0.5, 0.5 + 1e-12, -0.0, 0.0, 1.0, 1e300, 1e308, 1e-40, 5e-324, -1e-310),
     *(float("inf"), -float("inf"), float("nan")),
@@ -19,18 +19,21 @@ SCORES = [
 LABELS = [0, 0, 1, 1, 2, 3, -1, -2]
 KINDS = {
     "text": (str, [0, 1, 2, 10, 11, "b", "é", "\U0001f600", "ﬀ", ""]),
-    # In lists, -1 is padding.
+    # Lists treat -1 as padding, so it is not among the ids.
     "integers": (int, [0, 1, 2, 3, 9, 10, 11, 100, -2, -20, 2**62]),
 }
 
 
 @st.composite
 def sides(draw):
-    """Judgments and a run with a query in common, and whether the run has scores."""
+    """Draws judgments and a run, and whether they have labels and scores.
+
+    Judgments and run have a query in common.
+    """
     convert, ids = KINDS[draw(st.sampled_from(sorted(KINDS)))]
     queries = st.sampled_from([convert(x) for x in (10, 9, 2, 1, 30)])
     has_scores, has_labels = draw(st.booleans()), draw(st.booleans())
-    # Without numbers, -1 is padding.
+    # Lists without numbers treat -1 as padding.
     ids = [convert(x) for x in ids if (has_scores and has_labels) or x != -1]
     items = st.sampled_from(ids)
     numbers = draw(
@@ -46,8 +49,8 @@ def sides(draw):
     return qrels, run, has_labels, has_scores
 
 
-def forms_of(qrels, run, has_labels, has_scores, data):
-    """The same judgments and run in the forms of dicts, and as tables."""
+def convert_sides(qrels, run, has_labels, has_scores, data):
+    """Returns judgments and a run in forms of dicts, and as tables."""
     of_lists = st.sampled_from([list, tuple])
     judged = qrels
     if not has_labels:
@@ -62,7 +65,7 @@ def forms_of(qrels, run, has_labels, has_scores, data):
             query: data.draw(of_lists)(map(pair, items.items()))
             for query, items in run.items()
         }
-    # In the order of the sets, if there are any.
+    # The rows have the order of iteration, which sets do not keep from the dicts.
     rows = [(q, x, qrels[q][x]) for q, items in judged.items() for x in items]
     of_qrels = pd.DataFrame(rows, columns=["query_id", "item_id", "label"])
     kind = pa.string() if isinstance(rows[0][1], str) else pa.int64()
@@ -93,15 +96,15 @@ SETTINGS = st.fixed_dictionaries(
 @hypothesis.settings(deadline=None, max_examples=100)
 @hypothesis.given(sides=sides(), settings=SETTINGS, data=st.data())
 def test_dicts_give_the_results_of_tables(sides, settings, data):
-    judged, found, *tables = forms_of(*sides, data)
+    judged, found, *tables = convert_sides(*sides, data)
     metrics = [*METRICS]
     if data.draw(st.booleans()):
         metrics.append(MeanReciprocalRank(shuffle_ties=False, name="stable"))
     expected = evaluate_run(*tables, metrics, **settings)
     with pytest.MonkeyPatch.context() as patch:
         if any(x for q, items in sides[1].items() for x in items if str(x) != str(q)):
-            # No DuckDB is needed.
-            patch.delattr(runs, "connected")
+            # Dicts do not need DuckDB.
+            patch.delattr(runs, "connect_with_limit")
         result = evaluate_run(judged, found, metrics, **settings)
     one, other = result.table, expected.table
     assert one.schema.equals(other.schema, check_metadata=True)

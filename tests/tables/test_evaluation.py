@@ -1,4 +1,4 @@
-"""What is scored already: read, computed by the package's formulas, and summed up."""
+"""Evaluation of scored tables: reading, metrics, summaries, comparisons and health."""
 
 import itertools
 import re
@@ -37,13 +37,13 @@ def column(evaluation, name):
     return evaluation.per_list[name].to_numpy()
 
 
-# The values of each list, and their mean.
+# Values of each list, and their mean.
 
 
 @pytest.mark.parametrize("ties", [False, "average"])
 @pytest.mark.parametrize("weight", [None, "weight", "item_weight"])
 def test_means_are_those_of_all_metrics(weight, ties):
-    """Some leave out or weigh empty lists in a way of their own."""
+    """The means equal the results of all metrics, which differ in empty lists."""
     rows = make_rows()
     cases = [case for case in FIRST_CASES if not case.metric.takes_subtopics]
     metrics = [case.make(shuffle_ties=ties, name=case.name) for case in cases]
@@ -80,7 +80,7 @@ def test_weights_count_as_those_of_the_metrics(weights):
     assert found["value"] == pytest.approx([float(metric.result())])
 
 
-def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
+def test_lists_with_equal_weights_for_all_metrics_have_one_weight():
     rows, names = make_rows(), ["ndcg@5", "mrr"]
     of_lists, labels = columns_by_list(rows, "weight", "label")
     found = evaluate(rows, names, weight="weight")
@@ -94,14 +94,17 @@ def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
     assert again.summary().rows == found.summary().rows
 
 
-def test_a_query_that_lies_in_two_parts_is_an_error():
+def test_a_query_in_two_parts_is_an_error():
     parts = [evaluate(make_rows(seed=seed), ["mrr"]).table for seed in (0, 1)]
     with raises("`table` should have one row per query"):
         Evaluation(pa.concat_tables(parts))
 
 
-def test_how_rows_are_cut_does_not_matter(monkeypatch):
-    """Nor which other lists there are: ties are shuffled by the id of the query."""
+def test_values_do_not_depend_on_batches_and_other_lists(monkeypatch):
+    """Values do not depend on the batches, nor on the other lists.
+
+    Ties are shuffled by the id of the query.
+    """
     rows, names = make_rows(digits=0), ["ndcg@5", "map"]
     arguments = {"weight": "item_weight", "keep": ["market"]}
     expected = evaluate(rows, names, **arguments)
@@ -117,7 +120,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     assert column(other, "ndcg_at_5").tolist() != column(found, "ndcg@5").tolist()
 
 
-def test_the_order_of_rows_does_not_matter_where_items_are_known():
+def test_the_order_of_rows_does_not_matter_if_items_are_known():
     rows = make_rows(digits=0).append_column("id", pa.array(range(len(make_rows()))))
     other = rows.take(np.random.default_rng(1).permutation(len(rows)))
     found = [evaluate(each, ["ndcg@5", "map"], item="id") for each in (rows, other)]
@@ -127,7 +130,7 @@ def test_the_order_of_rows_does_not_matter_where_items_are_known():
 def test_lists_of_similar_length_are_padded_by_less_than_a_third():
     sizes = np.random.default_rng(0).integers(1, 2000, 3000)
     seen = []
-    for chosen, size in padded_batches._batches_of(sizes):
+    for chosen, size in padded_batches._split_into_batches(sizes):
         seen += chosen.tolist()
         assert size >= sizes[chosen].max()
         assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)
@@ -151,10 +154,10 @@ def test_tables_in_memory(form):
 
 @pytest.mark.parametrize(("limit", "threads"), [("2GB", 20), ("100MB", 1)])
 def test_half_of_a_limit_is_for_sorting(limit, threads):
-    """Of which each thread has what it needs to write the rest to disk."""
+    """DuckDB gets half of the limit, and threads that can each spill to disk."""
     names = ("parse_formatted_bytes(current_setting('memory_limit'))",)
     names += ("current_setting('threads')",)
-    with engine.connected(limit) as connection:
+    with engine.connect_with_limit(limit) as connection:
         ((half, most),) = connection.sql(f"SELECT {', '.join(names)}").fetchall()
     size = {"2GB": 2e9, "100MB": 1e8}[limit]
     # DuckDB writes sizes with one decimal: 1.8 GiB.
@@ -164,7 +167,7 @@ def test_half_of_a_limit_is_for_sorting(limit, threads):
 
 @pytest.mark.slow
 def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
-    """Of which 72 MB would not fit into the 50 MB that are for sorting."""
+    """The smallest limit is enough for 72 MB of rows, with 50 MB for sorting."""
     lists = rng.permutation(3_000_000) // 5
     rows = {"query_id": lists, "label": lists % 2, "score": rng.normal(size=len(lists))}
     parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
@@ -214,7 +217,7 @@ def test_slices():
 
 
 def test_lists_of_a_cluster_stay_together():
-    """As if there were one list for each: four times the same does not count more."""
+    """Four copies of each list in a cluster give the standard error of single lists."""
     once, metrics = make_rows(lists=30), [NDCG(k=5, shuffle_ties=False)]
     once = once.set_column(7, "user", once["query_id"])
     ids = once["query_id"].to_numpy()
@@ -229,7 +232,7 @@ def test_lists_of_a_cluster_stay_together():
 
 @pytest.mark.parametrize(("found", "lists"), [(3, 300), (0, 20), (20, 20), (5, 8)])
 def test_shares_have_the_interval_of_wilson(found, lists):
-    """By his formula: that of Student's t has no width where all values are 0."""
+    """Shares have Wilson's interval, which has a width even if all values are 0."""
     rows = {"query_id": np.arange(lists), "label": np.ones(lists)}
     rows["score"] = np.where(np.arange(lists) < found, 1.0, NAN)
     (row,) = evaluate(rows, ["hit_rate@5"]).summary(confidence=0.9)
@@ -241,7 +244,7 @@ def test_shares_have_the_interval_of_wilson(found, lists):
     assert (row["low"], row["high"]) == pytest.approx((middle - half, middle + half))
 
 
-def test_weighted_and_clustered_shares_have_that_of_the_delta_method(rng):
+def test_weighted_and_clustered_shares_have_intervals_of_the_delta_method(rng):
     rows = {"query_id": np.arange(30), "label": np.ones(30), "user": np.arange(30) // 3}
     rows["score"] = np.where(np.arange(30) < 12, 1.0, NAN)
     rows["weight"] = rng.uniform(1, 2, 30)
@@ -252,13 +255,13 @@ def test_weighted_and_clustered_shares_have_that_of_the_delta_method(rng):
 
 
 def test_intervals_stay_within_the_range_of_the_metric():
-    """The interval of Student's t is wider on that side only."""
+    """Intervals are clipped to the range of the metric."""
     rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
     first, second = ({**rows, "score": x} for x in ([2, 1, 1, 2, 0, 0], [1, 2] * 3))
     metrics = [MeanReciprocalRank(shuffle_ties="average"), "dcg", "arp", "tau"]
     one, other = (evaluate(x, metrics) for x in (first, second))
     mrr, *unbounded, tau = one.summary()
-    # 1, 0.5, 0.75: the half width is 4.303 * 0.25 / sqrt(3).
+    # The values are 1, 0.5 and 0.75: the half width is 4.303 * 0.25 / sqrt(3).
     half = float(stats.t.ppf(0.975, 2)) * 0.25 / np.sqrt(3)
     assert (mrr["low"], mrr["high"]) == (pytest.approx(0.75 - half), 1.0)
     for row in unbounded:
@@ -268,19 +271,19 @@ def test_intervals_stay_within_the_range_of_the_metric():
     (low, *_, least), (high, *_, most) = wide["low"], wide["high"]
     assert (low, high, least, most) == (-1.0, 1.0, -2.0, 2.0)
     assert wide["high"][1] > 1.0
-    # What has no definition may have any range.
+    # A metric without a known definition may have any range.
     table = one.table.select(["query_id", "mrr", "weight"]).replace_schema_metadata()
     found = Evaluation(table, metrics=[Unbounded(name="mrr")], query="query_id")
     assert found.summary()["high"] == pytest.approx([0.75 + half])
 
 
 class Unbounded(RankingMetric):
-    """A metric of which nothing is known."""
+    """A metric without a known range."""
 
     base_name = "unbounded"
 
 
-def test_few_lists_are_named():
+def test_few_lists_are_noted():
     ten = evaluate(make_rows(lists=10), ["mrr"], keep=["market", "user"])
     many = evaluate(make_rows(lists=28), ["mrr"], keep="market")
     assert ten.summary().notes == []
@@ -301,7 +304,7 @@ def test_gains_of_graded_labels_are_stated(tmp_path):
     rows = {"query_id": [1, 1, 2, 2], "score": [2, 1, 2, 1], "item_id": [1, 2, 1, 2]}
     graded, binary = ({**rows, "label": [0, x, 1, 0]} for x in (2, 1))
 
-    def gains_of(found):
+    def find_gains_notes(found):
         notes = found.notes if isinstance(found, Table) else found.summary().notes
         return [x for x in notes if x.startswith("Gains: ")]
 
@@ -317,25 +320,30 @@ def test_gains_of_graded_labels_are_stated(tmp_path):
         (["mrr", "err", "rbp"], []),
     ):
         found = evaluate(graded, metrics)
-        assert gains_of(found) == gains_of(found.compare(found)) == gains
-        assert not gains_of(evaluate(binary, metrics))
+        assert (
+            find_gains_notes(found) == find_gains_notes(found.compare(found)) == gains
+        )
+        assert not find_gains_notes(evaluate(binary, metrics))
     for rules, gains in (("trec_eval", LINEAR), ("keras", EXPONENTIAL)):
         both = (evaluate_run(x, rows, ["ndcg"], rules=rules) for x in (graded, binary))
         found, other = both
-        assert (gains_of(found), gains_of(other)) == ([f"Gains: {gains}."], [])
-    # Labels that trec_eval truncates to 1, and a fraction.
+        assert (find_gains_notes(found), find_gains_notes(other)) == (
+            [f"Gains: {gains}."],
+            [],
+        )
+    # trec_eval truncates the label 1.5 to 1, so its labels are binary.
     for rules, stated in (("trec_eval", False), ("keras", True)):
         labels = {**rows, "label": [0, 1.5, 1, 0]}
         found = evaluate_run(labels, rows, ["ndcg"], rules=rules)
-        assert bool(gains_of(found)) == stated
+        assert bool(find_gains_notes(found)) == stated
     other.write(tmp_path / "lists.parquet")
-    assert not gains_of(Evaluation.read(tmp_path / "lists.parquet"))
-    # In a table of an earlier version, the labels are not known.
+    assert not find_gains_notes(Evaluation.read(tmp_path / "lists.parquet"))
+    # A table of an earlier version does not tell whether labels are graded.
     found = Evaluation(other.table.drop_columns(["health/graded labels"]))
-    assert gains_of(found) == [f"Gains: {EXPONENTIAL}."]
-    # A comparison has the metrics of both.
+    assert find_gains_notes(found) == [f"Gains: {EXPONENTIAL}."]
+    # A comparison only has the metrics of both evaluations.
     base, new = (evaluate(graded, x) for x in (["mrr"], ["mrr", "ndcg"]))
-    assert not gains_of(new.compare(base))
+    assert not find_gains_notes(new.compare(base))
 
 
 @keras.saving.register_keras_serializable(package="tests")
@@ -380,8 +388,8 @@ def test_permutation_test_is_that_of_scipy():
     assert row["p"] == pytest.approx(expected.pvalue, abs=0.005)
 
 
-def test_equal_differences_are_not_certain_to_a_permutation_test():
-    """Of 5 signs, all are equal in 2 of 2 ** 5 draws."""
+def test_permutations_with_equal_differences():
+    """All signs of 5 equal differences are equal in 2 of 2 ** 5 draws."""
     rows = {"query_id": np.repeat(np.arange(5), 2), "label": [1, 0] * 5}
     base = evaluate({**rows, "score": [1, 2] * 5}, ["mrr"])
     new = evaluate({**rows, "score": [2, 1] * 5}, ["mrr"])
@@ -390,21 +398,23 @@ def test_equal_differences_are_not_certain_to_a_permutation_test():
 
 
 def test_permutations_of_many_lists(rng):
-    """In time, and with p as by signs for each: that of a normal distribution here."""
+    """Permutations of 200,000 lists take less than a minute and give the normal p."""
     values = rng.choice([0.0, 0.1, 0.5, 1.0], 200_000, p=[0.7, 0.1, 0.1, 0.1])
     drawn = rng.choice([-1.0, 1.0], 200_000) * values
     start = time.perf_counter()
-    found = intervals._permuted(drawn)
+    found = intervals._compute_permutation_p(drawn)
     assert time.perf_counter() - start < 60.0
     z = abs(drawn.sum()) / np.sqrt(np.square(drawn).sum())
     assert found == pytest.approx(2.0 * stats.norm.sf(z), abs=0.02)
 
 
-def test_a_few_large_differences_are_no_normal_distribution():
-    """Among 20,000 small ones: half of the draws with one sign for all three."""
+def test_permutations_with_a_few_large_differences():
+    """The p of 3 large differences among 20,000 small ones is that of their signs."""
     differences = np.concatenate([np.full(3, 1e6), np.tile([1e-3, -1e-3], 10_000)])
     expected = 2 / 2**3 / 2
-    assert intervals._permuted(differences) == pytest.approx(expected, abs=0.02)
+    assert intervals._compute_permutation_p(differences) == pytest.approx(
+        expected, abs=0.02
+    )
 
 
 def test_clusters_are_compared_as_wholes():
@@ -417,7 +427,7 @@ def test_clusters_are_compared_as_wholes():
 
 
 def test_signs_of_a_permutation_are_those_of_whole_units():
-    """A change in the list or the user with most of the weight is one change."""
+    """A change in the list or the user with most of the weight has one sign."""
     for users, weights in (
         (np.repeat(np.arange(10), [100] + [1] * 9), np.ones(109)),
         (None, np.array([100.0] + [1.0] * 9)),
@@ -429,7 +439,7 @@ def test_signs_of_a_permutation_are_those_of_whole_units():
 
 
 def test_permutations_with_weights_and_empty_lists(rng):
-    """All signs of what lists contribute, which adds up to the difference."""
+    """The test draws signs of the terms of lists, which add up to the difference."""
     n, lists = 8, np.arange(8)
     weights = np.where(rng.random(n) < 0.3, np.nan, rng.integers(1, 9, n))
     both = [intervals.Values(rng.random(n), weights, 0.25).mean(lists) for _ in "ab"]
@@ -444,14 +454,14 @@ def test_permutations_with_weights_and_empty_lists(rng):
 
 def test_corrections():
     p = np.array([0.01, 0.04, np.nan, 0.03, 0.005, 0.8])
-    holm = intervals.corrected(p, "holm")
+    holm = intervals.correct_p_values(p, "holm")
     assert holm == pytest.approx([0.04, 0.09, np.nan, 0.09, 0.025, 0.8], nan_ok=True)
-    assert intervals.corrected(p, None) == pytest.approx(p, nan_ok=True)
+    assert intervals.correct_p_values(p, None) == pytest.approx(p, nan_ok=True)
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     known = ~np.isnan(p)
     for ours, theirs in (("holm", "holm"), ("bh", "fdr_bh"), ("by", "fdr_by")):
         expected = multitest.multipletests(p[known], method=theirs)[1]
-        assert intervals.corrected(p, ours)[known] == pytest.approx(expected)
+        assert intervals.correct_p_values(p, ours)[known] == pytest.approx(expected)
 
 
 def test_several_models_are_corrected_together():
@@ -461,14 +471,14 @@ def test_several_models_are_corrected_together():
     assert list(comparison.columns) == names.split()
     assert len(comparison) == 2 * 3 * 2
     assert comparison["p"][:6] == [1.0] * 6
-    expected = intervals.corrected(np.array(comparison["p"]), "holm")
+    expected = intervals.correct_p_values(np.array(comparison["p"]), "holm")
     assert comparison["corrected_p"] == pytest.approx(expected)
     assert comparison.differences.column_names == ["model", "query_id", "ndcg@5", "map"]
     assert "corrected_p" not in compare(base, {"new": new}, correction=None).columns
 
 
 def test_models_may_differ_in_metrics_names_and_sizes_of_ids():
-    """What a model does not have is missing from the differences."""
+    """Metrics that a model does not have are missing from the differences."""
     rows = make_rows()
     base = evaluate(rows, ["ndcg@5", "mrr"])
     short = rows.append_column("qid", rows["query_id"].cast(pa.uint32()))
@@ -490,7 +500,7 @@ def test_metrics_keep_their_seeds():
 
 
 def test_the_mean_of_no_lists_is_unknown():
-    """A slice whose lists are all left out is not one where the model finds nothing."""
+    """The mean of a slice whose lists are all left out is NaN, not 0."""
     rows = {"query_id": [1, 2], "label": [1, 0], "score": [1, 1], "market": ["a", "b"]}
     left_out = NDCG(k=1, empty_value=None)
     evaluation = evaluate(rows, [left_out], keep="market")
@@ -502,7 +512,7 @@ def test_the_mean_of_no_lists_is_unknown():
     assert not any("ties" in warning for warning in nothing.warnings)
 
 
-def test_what_only_one_side_has_is_named():
+def test_queries_of_one_side_are_named():
     new = evaluate(make_rows(), ["mrr"])
     base = Evaluation(new.table.slice(0, 57))
     assert new.compare(base)["lists"] == [57]
@@ -511,7 +521,7 @@ def test_what_only_one_side_has_is_named():
     assert f"only the baseline {left_out}" in base.compare(new).notes[0]
 
 
-def test_other_labels_of_the_same_queries_are_named():
+def test_different_labels_of_a_query_are_named():
     rows = make_rows()
     label, query = (rows[x].to_numpy() for x in ("label", "query_id"))
     more = np.maximum(label, query == 3)
@@ -524,7 +534,7 @@ def test_other_labels_of_the_same_queries_are_named():
     assert new.compare(of_an_earlier_edition).notes == []
 
 
-# What went wrong.
+# Worst queries and checks of health.
 
 
 def test_worst_queries():
@@ -549,7 +559,7 @@ def test_a_table_in_good_health_has_no_warnings(rng):
     assert str(evaluation) == str(evaluation.summary())
 
 
-def test_health_tells_why_to_mistrust_a_number():
+def test_health_reports_problems_of_rows():
     rows = {
         "query_id": [1, 1, 1, 2, 2, 3, 3, 4],
         "item_id": list("abcababa"),
@@ -569,7 +579,7 @@ def test_health_tells_why_to_mistrust_a_number():
     of_ties = {"worst": 1 / 3, "average": 11 / 18, "best": 1.0}
     for order, value in of_ties.items():
         assert found["ties of mrr"][order] == pytest.approx((value + 0 + 1 + 1) / 4)
-    # One for all metrics.
+    # All metrics share one warning about ties.
     (of_ties,) = (w for w in evaluation.warnings if "have tied items" in w)
     assert of_ties.startswith("Warning: 1 of 4 lists have tied items: ndcg@2 is ")
     assert of_ties.endswith(". Their order also changes mrr: see `health`.")
@@ -579,25 +589,25 @@ def test_health_tells_why_to_mistrust_a_number():
 ALL_RELEVANT = [
     ([1, 1, 1, 1], ["ndcg@2", "mrr"], 2),
     ([2, 2, 1, 0], ["ndcg"], 1),
-    # To NDCG, their order makes a difference.
+    # The order of relevant items with different grades changes NDCG.
     ([2, 1, 5, 3], ["ndcg"], 0),
     ([2, 1, 5, 3], ["ndcg", "map"], 2),
     ([2, 1, 5, 4], ["ndcg", MeanReciprocalRank(relevance_threshold=4)], 1),
     ([2, 1, 4, 3], [ExpectedReciprocalRank()], 0),
     ([0, 0, 1, 0], ["map"], 0),
-    # An item whose label is missing is none.
+    # An item whose label is missing is not counted.
     ([1, None, 0.5, 0.7], ["map"], 1),
 ]
 
 
 @pytest.mark.parametrize(("labels", "metrics", "found"), ALL_RELEVANT)
-def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found):
+def test_lists_of_relevant_items_only_are_reported(labels, metrics, found):
     rows = {"query_id": [1, 1, 2, 2], "label": labels, "score": [0.1, 0.2, 0.3, 0.1]}
     evaluation = evaluate(rows, metrics)
     assert health_checks(evaluation)["every item relevant"]["lists"] == found
     warned = [w for w in evaluation.warnings if "have only relevant items" in w]
     assert len(warned) == (found == 2)
-    # One that was not retrieved can make a difference.
+    # An item that was not retrieved can change the value.
     rows = {"query_id": [1, 1], "label": [1, 1], "score": [0.5, None]}
     assert (
         health_checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
@@ -606,23 +616,23 @@ def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found)
 
 BELOW = "for mrr: .* of 12 of them are below `relevance_threshold`, 1.$"
 NO_PAIRS = "no different labels, for {}: .* its mean leaves them out.$"
-# How many of 12 lists have these labels.
+# Labels, the number of 12 lists that have them, metrics, and the expected warning.
 NOTHING_TO_FIND = [
     ([3, 3, 3], 4, ["pairwise_accuracy"], NO_PAIRS.format("pairwise_accuracy")),
     ([0, 0, 0], 4, [NDCG(empty_value=None)], "items, .* its mean leaves them out"),
     ([0, 0, 0], 4, ["ndcg"], "items for ndcg: .* change the mean in the same way"),
     ([0, 0, 0], 12, ["mrr", "map"], "items for mrr, map: .* for any model.$"),
-    # Grades that were scaled to 0..1.
+    # The grades are scaled to 0..1, which `relevance_threshold` does not reach.
     ([0, 0.5, 0.75], 12, ["ndcg", "mrr"], BELOW),
     ([0, 0.5, 1], 12, ["ndcg", "mrr"], None),
-    # Where all are relevant, none counts to fall-out.
+    # Lists without irrelevant items have no fall-out.
     ([1, 2, 3], 12, ["ndcg", "fall_out"], None),
     ([1, 1, 1], 12, ["map", "tau"], NO_PAIRS.format("tau")),
 ]
 
 
 @pytest.mark.parametrize(("labels", "number", "metrics", "said"), NOTHING_TO_FIND)
-def test_what_becomes_of_lists_without_anything_to_find(labels, number, metrics, said):
+def test_warnings_about_lists_without_relevant_items(labels, number, metrics, said):
     rows = {"query_id": np.repeat(np.arange(12), 3), "score": [1, 2, 3.5] * 12}
     rows["label"] = labels * number + [0, 1, 2] * (12 - number)
     warned = [x for x in evaluate(rows, metrics).warnings if "no relevant items" in x]
@@ -631,8 +641,11 @@ def test_what_becomes_of_lists_without_anything_to_find(labels, number, metrics,
 
 
 @pytest.mark.parametrize("scores", [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]])
-def test_the_spread_is_over_all_orders(scores):
-    """Metrics have thresholds and gains that fall, and each query has one order."""
+def test_the_range_over_ties_is_that_of_all_orders(weight, scores):
+    """The range over ties is that of all orders, with weights and falling gains.
+
+    Each query has the items in one of all orders.
+    """
     orders = np.array(list(itertools.permutations(range(4))))
     items = {"label": [2, 1, 1, 0], "score": scores}
     rows = {name: np.array(values)[orders].ravel() for name, values in items.items()}
@@ -677,15 +690,18 @@ def test_the_spread_is_that_of_the_bounds(weight, rng):
 
 
 def test_the_worst_order_is_never_better_than_the_best():
-    """With a relevant item at rank 3, the mean of precisions is 5/6, without it 1."""
+    """The worst order is below the best even if one relevant item lowers the value.
+
+    With a relevant item at rank 3, the mean of precisions is 5/6, without it 1.
+    """
     rows = {"query_id": [1] * 4, "label": [1, 0, 1, 0], "score": [3, 2, 1, 1]}
     metric = MeanAveragePrecision(k=3, normalizer="retrieved", name="map")
     row = health_checks(evaluate(rows, [metric]))["ties of map"]
     assert (row["worst"], row["best"]) == pytest.approx((5 / 6, 1.0))
 
 
-def test_health_of_chosen_metrics_is_not_that_of_others():
-    """Each has relevant items of its own."""
+def test_health_is_reported_for_each_metric():
+    """Health reports the lists without relevant items for each metric."""
     rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 0.5, 1, 2]}
     of_two = MeanReciprocalRank(relevance_threshold=2, name="2")
     for metrics in (["mrr", of_two], [of_two, "mrr"]):
@@ -693,27 +709,27 @@ def test_health_of_chosen_metrics_is_not_that_of_others():
         found = health_checks(evaluation)
         assert found["nothing relevant to 2"]["lists"] == 2
         assert found["nothing relevant to mrr"]["lists"] == 0
-    of_one = Evaluation(evaluation._values.of_metrics(["2"]).table)
+    of_one = Evaluation(evaluation._values.select_metrics(["2"]).table)
     assert health_checks(of_one)["nothing relevant"]["lists"] == 2
     for each in (
-        Evaluation(evaluation._values.of_metrics(["mrr"]).table),
+        Evaluation(evaluation._values.select_metrics(["mrr"]).table),
         Evaluation(evaluation.table, metrics=[MeanReciprocalRank()]),
     ):
         assert health_checks(each)["nothing relevant"]["lists"] == 0
         assert each.warnings == []
-    # Not known of a file of version 0.5.0.
+    # A file of version 0.5.0 does not have this column.
     old = Evaluation(evaluation.table.drop_columns(["health/mrr/relevant"]))
     assert next(x for x in health_checks(old) if "relevant" in x) == "nothing relevant"
 
 
-def test_nothing_is_said_of_no_lists():
+def test_an_evaluation_without_lists_has_no_warnings():
     table = evaluate(make_rows(), ["mrr", "ndcg@5"]).table
     nothing = Evaluation(table.slice(0, 0))
     assert (nothing.warnings, len(nothing.health())) == ([], 0)
     assert str(nothing) == str(nothing.summary())
 
 
-def test_duplicates_are_counted_where_that_is_asked_for():
+def test_duplicates_can_be_counted():
     rows = {"query_id": [1, 1, 2], "item_id": [5, 5, 5], "label": [1, 0, 1]}
     rows["score"] = [0.1, 0.2, 0.3]
     evaluation = evaluate(rows, ["mrr"], item="item_id", duplicates="count")
@@ -721,8 +737,11 @@ def test_duplicates_are_counted_where_that_is_asked_for():
     assert any("have duplicate items" in warning for warning in evaluation.warnings)
 
 
-def test_few_items_are_no_mistake_in_a_run():
-    """They may be all that was found: a table of rows has all that there are."""
+def test_short_lists_are_not_warned_of_in_runs():
+    """Short lists are warned of in tables of rows, but not in runs.
+
+    A run may have retrieved few items, whereas a table of rows has all items.
+    """
     judged = {"1": {"a": 1, "b": 0}, "2": {"c": 1}, "3": {"c": 1}}
     of_run = evaluate_run(judged, {"1": {"a": 2, "b": 1}, "2": {"c": 1}}, ["ndcg@10"])
     rows = {"query_id": [1, 1, 2, 3], "label": [1, 0, 1, 1], "score": [2, 1, 1, 1]}
@@ -734,7 +753,7 @@ def test_few_items_are_no_mistake_in_a_run():
     assert (found["one item"]["lists"], found["shorter than 10"]["lists"]) == (2, 3)
 
 
-def test_a_label_below_0_is_no_judgment_to_health():
+def test_labels_below_0_are_not_judgments_in_health():
     rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
     for unjudged, lists, share in (("irrelevant", 1, 0.5), (None, 0, 1.0)):
         found = health_checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
@@ -743,20 +762,20 @@ def test_a_label_below_0_is_no_judgment_to_health():
         assert found["nothing judged"]["lists"] == lists
 
 
-def test_values_alone_tell_nothing_of_what_was_meant():
-    """Scores of 1, 2, 3, and fractions as labels beside them: all may be meant."""
+def test_plausible_labels_and_scores_give_no_warnings():
+    """Scores of 1, 2, 3 and fractions as labels give no warnings."""
     query, label = np.repeat(np.arange(12), 3), np.tile([0, 0.5, 1.5], 12)
     rows = {"query_id": query, "label": label, "score": np.tile([1, 2, 3], 12)}
     assert evaluate(rows, ["ndcg@3"]).warnings == []
-    # That there is one item in each list is a fact.
+    # Lists with one item each are warned of.
     by_item = evaluate(make_rows().slice(0, 30), ["mrr"], query="item_id")
     assert any("does `query` name" in w for w in by_item.warnings)
 
 
-# What is kept of it.
+# Stored evaluations.
 
 
-def test_queries_that_were_left_out_add_up():
+def test_numbers_of_left_out_queries_are_summed():
     parts = [
         evaluate_run({q: [1]}, {x: [1] for x in (q, "x", "y")}, ["mrr"]) for q in "ab"
     ]
@@ -768,7 +787,7 @@ def test_queries_that_were_left_out_add_up():
 
 
 OF_MRR = '{"query": "query_id", "rules": null, "metrics": [["mrr", null, 0.0'
-# Without rules, as in version 0.2.0.
+# Version 0.2.0 stored no rules.
 UNKNOWN = [f'{OF_MRR}, "up"]]}}'.replace('"rules": null, ', "")]
 UNKNOWN += ["[]", "null", "not json", "{}", f"{OF_MRR}]]}}", f'{OF_MRR}, "up", 1]]}}']
 OF_OTHERS = [f'{OF_MRR}, "up"]]}}'.replace(*x) for x in (("mrr", "map"), ("_id", ""))]
@@ -808,20 +827,20 @@ def test_lists_are_written_for_other_tools(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("name", ["lists", "lists.xlsx", "lists.csv.gz", "lists.pq"])
-def test_files_of_other_kinds_are_not_written(tmp_path, name):
+def test_other_suffixes_are_errors(tmp_path, name):
     evaluation = evaluate(make_rows(lists=5), ["mrr"])
     with raises("`path` should end in one of .parquet, .csv, .json, .jsonl. Received"):
         evaluation.write(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
-def items_of(evaluation, query):
+def list_ranked_items(evaluation, query):
     found = evaluation.ranking(query)
     return list(zip(found["rank"], found["item"], found["label"], strict=True))
 
 
 def test_items_are_kept():
-    """The first two and the two most relevant ones, in order, with their ranks."""
+    """An evaluation keeps the first two and the two most relevant items, in order."""
     rows = {
         "query_id": [1] * 6 + [2] * 2,
         "item_id": list("abcdefgh"),
@@ -831,17 +850,21 @@ def test_items_are_kept():
     arguments = {"item": "item_id", "keep_items": 2}
     found = evaluate(rows, ["mrr"], **arguments)
     of_first = [(1, "a", 0.0), (2, "b", 0.0), (4, "d", 3.0), (None, "e", 2.0)]
-    assert (items_of(found, 1), items_of(found, 2)) == (of_first, [])
+    assert (list_ranked_items(found, 1), list_ranked_items(found, 2)) == (of_first, [])
     counted = evaluate(rows, ["mrr"], unjudged="irrelevant", **arguments)
-    assert items_of(counted, 2) == [(1, "h", 0.0)]
+    assert list_ranked_items(counted, 2) == [(1, "h", 0.0)]
     assert found.ranking(1)["score"] == [0.9, 0.8, 0.6, None]
     assert found.per_list.equals(evaluate(rows, ["mrr"], item="item_id").per_list)
     qrels = {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
     run = {"1": {"x": 0.5, "a": 0.5, "y": 0.1}}
     found = evaluate_run(qrels, run, ["mrr"], keep_items=2)
-    # Of ties, the id that is larger as text.
-    assert items_of(found, "1") == [(1, "x", 0.0), (2, "a", 1.0), (None, "b", 2.0)]
-    assert items_of(found, "2") == [(None, "c", 1.0)]
+    # Tied items are in descending order of their ids as text.
+    assert list_ranked_items(found, "1") == [
+        (1, "x", 0.0),
+        (2, "a", 1.0),
+        (None, "b", 2.0),
+    ]
+    assert list_ranked_items(found, "2") == [(None, "c", 1.0)]
 
 
 def test_an_evaluation_is_written_and_read(tmp_path):

@@ -1,4 +1,4 @@
-"""What trec_eval prints by default, in its format, and what reports make of it."""
+"""The measures that trec_eval prints by default, its format, and their reports."""
 
 import json
 
@@ -11,7 +11,7 @@ from unpublished_data import find_data_file
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.evaluation.lists import trec_eval_measures
-from keras_rank.evaluation.lists.metric_names import by_rules
+from keras_rank.evaluation.lists.metric_names import create_metric_by_rules
 from keras_rank.metrics import MeanAveragePrecision, RankingMetrics
 
 LEVELS = [tenths / 10 for tenths in range(11)]
@@ -21,7 +21,7 @@ COUNTS = ("num_q", "num_ret", "num_rel", "num_rel_ret")
 
 @pytest.fixture
 def command(capsys):
-    """Calls `keras-rank evaluate`, and returns the lines that it prints."""
+    """Returns a function that runs the command and returns the printed lines."""
 
     def call(*words, exit_code=0, name="evaluate"):
         assert run_command([name, *map(str, words)]) == exit_code
@@ -48,21 +48,28 @@ def test_fit_has_only_means():
             RankingMetrics([name])
 
 
-# Of the query 10, the first and the third item are two of three relevant ones. Of 9,
-# the second is the only one. Of 8, nothing was retrieved, and of 7 nothing relevant.
+# Query 10 has relevant items at the ranks 1 and 3, and one that was not retrieved.
+# Query 9 has one at rank 2. Query 8 has no retrieved, and query 7 no relevant items.
 QRELS = "10 0 a 1\n10 0 b 2\n10 0 c 1\n9 0 a 1\n9 0 d 0\n8 0 a 1\n8 0 b 1\n7 0 a 0\n"
 RUN = "9 Q0 d 1 .9 t\n9 Q0 a 2 .8 t\n10 Q0 a 1 9 t\n10 Q0 x 2 8 t\n10 Q0 b 3 7 t\n"
 RUN += "7 Q0 a 1 1 t\n6 Q0 a 1 1 t\n"
-# How many of three relevant items each level asks for, by the two versions.
-ASKED = {
+# The number of three relevant items that each recall level requires, by version.
+REQUIRED_COUNTS = {
     "trec_eval": [0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3],
-    # 0.9 + 0.7 * 3 is less than 3 in doubles.
+    # In float64, 0.9 + 0.7 * 3 is less than 3.
     "trec_eval-9": [0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3],
 }
 
 
-def lines_of(query, counts, means, hits):
-    """The lines of a query, or of all, by the numbers of relevant items at cutoffs."""
+def format_lines(query, counts, means, hits):
+    """Returns the lines of a query or of all queries, in the order of trec_eval.
+
+    Args:
+        query: the query, or `"all"`.
+        counts: the counts, without `num_q` for a query.
+        means: the values of the metrics.
+        hits: the number of relevant items at each cutoff.
+    """
     names = list(COUNTS)[4 - len(counts) :]
     found = dict(zip(names, map(str, counts), strict=True))
     found |= {name: f"{value:.4f}" for name, value in means.items()}
@@ -70,13 +77,13 @@ def lines_of(query, counts, means, hits):
     return [f"{name:<22}\t{query}\t{value}" for name, value in found.items()]
 
 
-@pytest.mark.parametrize("rules", ASKED)
-def test_a_small_case_by_arithmetic(command, tmp_path, rules):
+@pytest.mark.parametrize("rules", REQUIRED_COUNTS)
+def test_a_small_example_by_hand(command, tmp_path, rules):
     by_number = {0: 1, 1: 1, 2: 2 / 3, 3: 0}
-    of_10 = [by_number[number] for number in ASKED[rules]]
+    of_10 = [by_number[number] for number in REQUIRED_COUNTS[rules]]
     names = [f"iprec_at_recall_{level:.2f}" for level in LEVELS]
 
-    def means_of(query, values, precisions):
+    def name_means(query, values, precisions):
         names_of_means = ["map", "gm_map", "Rprec", "bpref", "recip_rank"]
         if query != "all":
             names_of_means.remove("gm_map")
@@ -87,20 +94,20 @@ def test_a_small_case_by_arithmetic(command, tmp_path, rules):
     geometric = (5 / 9 * 1 / 2 * 1e-5 * 1e-5) ** (1 / 4)
     means = np.sum([*values.values()], axis=0) / 4
     expected = [
-        *lines_of("10", (3, 3, 2), means_of("10", values["10"], of_10), 2),
-        *lines_of("7", (1, 0, 0), means_of("7", [0] * 4, [0] * 11), 0),
-        *lines_of("8", (0, 2, 0), means_of("8", [0] * 4, [0] * 11), 0),
-        *lines_of("9", (2, 1, 1), means_of("9", values["9"], [1 / 2] * 11), 1),
+        *format_lines("10", (3, 3, 2), name_means("10", values["10"], of_10), 2),
+        *format_lines("7", (1, 0, 0), name_means("7", [0] * 4, [0] * 11), 0),
+        *format_lines("8", (0, 2, 0), name_means("8", [0] * 4, [0] * 11), 0),
+        *format_lines("9", (2, 1, 1), name_means("9", values["9"], [1 / 2] * 11), 1),
     ]
-    of_all = means_of(
+    of_all = name_means(
         "all", [means[0], geometric, *means[1:]], (np.array(of_10) + 1 / 2) / 4
     )
-    of_all = lines_of("all", (4, 6, 6, 3), of_all, 3 / 4)
+    of_all = format_lines("all", (4, 6, 6, 3), of_all, 3 / 4)
     files = write_texts(tmp_path, qrels=QRELS, run=RUN)
     line = ["-m", "official", "--rules", rules]
     assert command(*files, *line) == of_all
     assert command(*files, *line, "-q") == [*expected, *of_all]
-    # Of two queries, each sum is the same, and each mean twice as large.
+    # With two queries instead of four, only the counts of the two are summed.
     skipped = command(*files, *line, "--missing", "skip")
     assert [x.split()[2] for x in skipped[:4]] == ["3", "6", "4", "3"]
     table = command(*files, *line, "-o", "tsv")
@@ -108,7 +115,7 @@ def test_a_small_case_by_arithmetic(command, tmp_path, rules):
 
 
 def random_run(seed):
-    """Judgments from -1 to 2 and a run with ties, also beyond what is judged."""
+    """Returns judgments from -1 to 2 and a run with ties and unjudged items."""
     rng = np.random.default_rng(seed)
     qrels, run = {}, {}
     for query in map(str, range(30)):
@@ -118,14 +125,14 @@ def random_run(seed):
         retrieved = items[rng.integers(0, 20) :]
         scores = rng.integers(0, 30, len(retrieved)).astype(float).tolist()
         run[query] = dict(zip(retrieved, scores, strict=True))
-    # Ties in float32 alone, and nothing relevant.
+    # One query has ties in float32 only, and one has no relevant items.
     run["0"] = {item: 25_000 + score * 1e-4 for item, score in run["0"].items()}
     qrels["30"], run["30"] = {"a": 0}, {"a": 1.0, "b": 0.5}
     return qrels, run
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_queries_are_those_of_pytrec_eval(seed):
+def test_values_of_queries_equal_those_of_pytrec_eval(seed):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     qrels, run = random_run(seed)
     names = [*COUNTS[1:], *(f"iprec_at_recall_{level:.2f}" for level in LEVELS)]
@@ -142,7 +149,7 @@ def test_queries_are_those_of_pytrec_eval(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_are_those_of_ir_measures(seed):
+def test_values_equal_those_of_ir_measures(seed):
     ir_measures = pytest.importorskip("ir_measures")
     qrels, run = random_run(seed)
     names = ["NumQ", "NumRet", "NumRet(rel=1)", "NumRet(rel=2)", "NumRel", "IPrec@0.0"]
@@ -153,7 +160,7 @@ def test_all_are_those_of_ir_measures(seed):
     expected = [theirs[measure] for measure in measures]
     assert list(found.to_dict().values()) == pytest.approx(expected)
     assert [isinstance(found[x], int) for x in names] == [x[0] == "N" for x in names]
-    # Which ir_measures names, but does not compute.
+    # ir_measures parses this measure, but does not compute it.
     found = evaluate_run(qrels, run, ["NumRel(rel=2)"])
     labels = [label for of_query in qrels.values() for label in of_query.values()]
     assert found["NumRel(rel=2)"] == labels.count(2)
@@ -169,7 +176,8 @@ def test_other_spellings_and_definitions():
         *(("AP", "map"), ("RR", "recip_rank"), ("P@5", "P_5")),
     ):
         assert found[one] == found[other]
-    # By any rules these names have their definitions, and by version 9 those of it.
+    # The names have trec_eval's definitions under any rules, those of version 9 under
+    # the rules of version 9.
     own = evaluate_run(qrels, run, "official", rules="keras", ties="trec_eval")
     assert own.to_dict() == found.to_dict()
     of_9 = evaluate_run(qrels, run, "official", rules="trec_eval-9")
@@ -190,7 +198,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("string", WRONG)
-def test_strings_that_are_no_metric(string):
+def test_invalid_names_are_errors(string):
     with raises(WRONG[string]):
         evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, [string])
 
@@ -199,16 +207,16 @@ def test_each_metric_has_one_name():
     for metrics in (["official", "official"], ["official", "map"]):
         with raises("`metrics` should have distinct names"):
             evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, metrics)
-    # Beside others.
+    # Other metrics may be added to "official".
     found = evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, ["official", "ndcg@10"])
     assert found.metric_names == [*trec_eval_measures.OFFICIAL, "ndcg@10"]
 
 
-# What reports make of sums and geometric means.
+# Reports of sums and geometric means.
 
 
 def test_summaries(tmp_path):
-    """Sums by slices add up, and the interval of gm_map is that of logarithms."""
+    """Sums of slices add up, and the interval of gm_map is that of logarithms."""
     arguments = {"item": "item_id", "keep": "market", "weight": "weight"}
     names = ["num_q", "num_ret", "gm_map", "map"]
     found = evaluate(make_rows(), names, **arguments)
@@ -223,7 +231,8 @@ def test_summaries(tmp_path):
         assert (sum(by), len(by)) == (found[name], 3)
         assert found.per_list[name].type == "int64"
     assert json.loads(found.summary().to_json())[0]["low"] is None
-    # Without weights, as those of empty lists are not known.
+    # The expected values are computed without weights, as those of empty lists are
+    # unknown.
     found = evaluate(make_rows(), names)
     logs = np.log(np.maximum(found.per_list["map"].to_numpy(), 1e-5))
     of_logs = stats.ttest_1samp(logs, 0.0)
@@ -236,7 +245,7 @@ def test_summaries(tmp_path):
 
 
 def test_the_range_of_a_geometric_mean():
-    """Perfect lists have no error, and few lists an interval that ends at 1."""
+    """The interval of gm_map is within 0..1, and perfect lists have no error."""
     rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 1, 2, 1]}
     for score, value in ((rows["score"], 1.0), ([2, 1, 1, 2], np.sqrt(1 / 2))):
         (row,) = evaluate({**rows, "score": score}, ["gm_map"]).summary()
@@ -248,7 +257,7 @@ def test_the_range_of_a_geometric_mean():
 
 
 def test_comparisons():
-    """Sums have differences but no p, and don't add to what is corrected for."""
+    """Sums have differences but no p, and don't count in the correction of p."""
     models = [
         evaluate(make_rows(noise=x), ["num_rel", "gm_map", "map"]) for x in (3, 1)
     ]
@@ -266,7 +275,7 @@ def test_comparisons():
 
 
 def test_gates(command, tmp_path):
-    """Fewer items retrieved are not worse, but bounds of sums are kept."""
+    """Gates check bounds of sums, but fewer retrieved items are not worse."""
     files = write_texts(
         tmp_path, qrels=QRELS, run=RUN, short=RUN.replace("10 Q0 x", "6 Q0 x")
     )
@@ -278,8 +287,8 @@ def test_gates(command, tmp_path):
     assert command(*gate, name="compare")
 
 
-def test_checks():
-    """A maximum has no average over the orders of ties, which `health` leaves out."""
+def test_health():
+    """The health of iprec has no average over ties, as iprec is a maximum."""
     qrels, run = {"1": {"a": 1, "b": 0}}, {"1": {"a": 1.0, "b": 1.0}}
     found = evaluate_run(qrels, run, ["num_ret", "iprec@1", "gm_map"])
     rows = health_checks(found)
@@ -297,7 +306,7 @@ def test_checks():
 
 
 def test_pages_and_plots(tmp_path):
-    """They start with the first metric that is no sum, and plot no sums."""
+    """Pages start with the first metric that is not a sum, and plots have no sums."""
     pytest.importorskip("matplotlib")
     found = evaluate(make_rows(), ["num_q", "map", "num_ret", "gm_map"])
     found.report(tmp_path / "page.html", baseline=found)
@@ -315,8 +324,8 @@ def test_pages_and_plots(tmp_path):
 # The format.
 
 
-def test_any_metrics_in_its_format(command, tmp_path):
-    """Rows of a table too, whose queries are in the order of text."""
+def test_all_metrics_in_the_format_of_trec_eval(command, tmp_path):
+    """All metrics of tables and runs are printed, with queries sorted as text."""
     rows = {"query_id": [10, 10, 9, 9], "label": [1, 0, 1, 0], "score": [2, 1, 1, 2]}
     rows = make_rows().schema.empty_table().from_pydict(rows)
     write(rows, tmp_path / "rows.parquet")
@@ -341,7 +350,7 @@ def test_any_metrics_in_its_format(command, tmp_path):
     assert lines[1] == lines[3] == "num_rel               \tall\t6"
 
 
-def test_a_file_of_lists_has_its_format_too(command, tmp_path):
+def test_stored_lists_in_the_format_of_trec_eval(command, tmp_path):
     files = write_texts(tmp_path, qrels=QRELS, run=RUN)
     lists = tmp_path / "lists.parquet"
     printed = command(*files, "-m", "official", "-q", "--per-list", lists)
@@ -350,7 +359,7 @@ def test_a_file_of_lists_has_its_format_too(command, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--health", "--by market", "--cluster user"])
-def test_what_it_has_no_place_for(command, tmp_path, option):
+def test_options_that_the_format_does_not_support(command, tmp_path, option):
     write(make_rows(), tmp_path / "rows.parquet")
     line = [tmp_path / "rows.parquet", "-m", "official", *option.split()]
     error = command(*line, exit_code=2)
@@ -359,8 +368,8 @@ def test_what_it_has_no_place_for(command, tmp_path, option):
     assert command(*line, "-o", "table")
 
 
-def test_its_numbers_are_those_of_doubles(command, tmp_path):
-    """The sixth digits of float32 would show where a mean is near a half."""
+def test_values_are_computed_in_float64(command, tmp_path):
+    """Values are computed in float64, as float32 would change the printed digits."""
     rng = np.random.default_rng(0)
     labels = {str(i): {str(j): 1 for j in range(7)} for i in range(100)}
     ranks = {i: rng.permutation(40).tolist() for i in labels}
@@ -375,4 +384,4 @@ def test_its_numbers_are_those_of_doubles(command, tmp_path):
         places = np.sort(ranks[i][:7]) + 1.0
         expected = np.mean(np.arange(1, 8) / places)
         assert value.as_py() == pytest.approx(expected, rel=1e-14)
-    assert isinstance(by_rules("gm_map", "keras"), MeanAveragePrecision)
+    assert isinstance(create_metric_by_rules("gm_map", "keras"), MeanAveragePrecision)

@@ -1,4 +1,4 @@
-"""What is computed on Ray is what one machine gives, also where a worker dies.
+"""Results on Ray equal those of one machine, even if a worker dies.
 
 One cluster serves all tests here, as each process imports Keras for seconds.
 """
@@ -27,15 +27,15 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.slow,
-    # Ray starts its processes by a fork of this one, in which JAX may have threads.
+    # Ray forks this process, in which JAX may have threads.
     pytest.mark.filterwarnings("ignore:os.fork"),
 ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    """Two workers, which the scripts find there: they start and stop nothing."""
-    # Short, as the paths of sockets are below.
+    """Starts a cluster of two workers, which the scripts use instead of their own."""
+    # The folder has a short path, as the paths of sockets in it are limited.
     with (
         tempfile.TemporaryDirectory(prefix="ray") as session,
         pytest.MonkeyPatch.context() as patch,
@@ -53,15 +53,15 @@ def cluster():
 
 
 @pytest.fixture
-def dying(tmp_path):
-    """Returns a function like another, whose worker dies with the first result.
+def kill_first_worker(tmp_path):
+    """Returns a decorator of functions whose worker dies before the first result.
 
-    That is when most has been counted which nobody has received.
+    The worker has computed the result by then, but nobody has received it.
     """
     deaths = tmp_path / "deaths"
     deaths.mkdir()
 
-    def like(function):
+    def wrap(function):
         def call(*args, **kwargs):
             result = function(*args, **kwargs)
             try:
@@ -72,13 +72,13 @@ def dying(tmp_path):
 
         return call
 
-    yield like
+    yield wrap
     assert list(deaths.iterdir()), "no worker has died"
 
 
 @pytest.fixture
 def example(monkeypatch, capsys):
-    """Returns the names in a script, and what calls its `main` with arguments."""
+    """Returns a loader of scripts: their names, and a function that calls `main`."""
 
     def load(script):
         names = runpy.run_path(str(ROOT / "examples" / script))
@@ -96,8 +96,8 @@ def example(monkeypatch, capsys):
     return load
 
 
-def test_distributed_evaluation(tmp_path, example, dying):
-    """Nothing is lost and nothing is counted twice, to the last bit."""
+def test_distributed_evaluation(tmp_path, example, kill_first_worker):
+    """The merged state equals that of one machine to the last bit."""
     script, printed = example("distributed_evaluation.py")
     shards, state = tmp_path / "shards", tmp_path / "state.npz"
     shards.mkdir()
@@ -106,7 +106,7 @@ def test_distributed_evaluation(tmp_path, example, dying):
     for shard in sorted(shards.iterdir()):
         for batch in script["batches"](shard):
             single.update_state(*batch)
-    table = printed(shards, "--state", state, count=dying(script["count"]))
+    table = printed(shards, "--state", state, count=kill_first_worker(script["count"]))
     merged = merge_state(script["make_metrics"](), [np.load(state)])
     seen = [(each.variables[-1] + 0).tolist() for each in (merged, single)]
     assert seen[0] == seen[1]
@@ -118,7 +118,7 @@ def test_distributed_evaluation(tmp_path, example, dying):
         assert f"{name:10}{value:.6f}" in table
 
 
-def test_a_catalogue_in_parts(tmp_path, example, dying):
+def test_a_catalogue_in_parts(tmp_path, example, kill_first_worker):
     script, printed = example("catalogue_on_ray.py")
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -130,19 +130,19 @@ def test_a_catalogue_in_parts(tmp_path, example, dying):
     values = keras.ops.convert_to_numpy(functional.reciprocal_rank(order))
 
     def map_on_ray(function, parts):
-        return script["map_on_ray"](dying(function), parts)
+        return script["map_on_ray"](kill_first_worker(function), parts)
 
     table = printed(parts, map_on_ray=map_on_ray)
     assert f"mrr         {values.mean():.6f} ±" in table
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # its own
-def test_a_dataset(tmp_path, dying, monkeypatch):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # Ray's own warnings
+def test_a_dataset(tmp_path, kill_first_worker, monkeypatch):
     pytest.importorskip("ray.data")
     from keras_rank.evaluation.lists import per_list_values
 
     rows, shards = make_rows(lists=200, digits=0), tmp_path / "rows"
-    # Some rows are padding, and some lists have no others.
+    # Some rows are padding, and some lists only have padding.
     query, item, label = (rows[i].to_numpy() for i in range(3))
     is_padding = (item % 5 == 0) | (query % 50 == 1)
     label = np.where(item % 7 == 0, np.nan, np.where(is_padding, -1.0, label))
@@ -156,10 +156,14 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     arguments = {"metrics": ["ndcg@5", "map"], "keep": ["market", "user"]}
     arguments |= {"item": "item_id", "duplicates": "count", "weight": "item_weight"}
     expected = evaluate(rows, **arguments)
-    monkeypatch.setattr(per_list_values, "_of_block", dying(per_list_values._of_block))
+    monkeypatch.setattr(
+        per_list_values,
+        "_evaluate_block",
+        kill_first_worker(per_list_values._evaluate_block),
+    )
     found = evaluate(ray.data.read_parquet(shards), **arguments)
     assert found.table.schema == expected.table.schema
-    # On NumPy 2.0, the last bit depends on the lists that are in the same block.
+    # The last bit depends on the other lists of the block on NumPy 2.0.
     pd.testing.assert_frame_equal(
         found.table.to_pandas(), expected.table.to_pandas(), rtol=1e-6
     )

@@ -1,4 +1,4 @@
-"""The page of an evaluation: what it says, that it is safe, and how it opens."""
+"""Contents, escaping and rendering of the HTML page of an evaluation."""
 
 import collections
 import html.parser
@@ -32,12 +32,12 @@ browser = chromium.browser
 
 
 @pytest.fixture(autouse=True)
-def only_with_matplotlib():
+def require_matplotlib():
     pytest.importorskip("matplotlib")
 
 
 def odd_rows(noise):
-    """Lists of 8 items with odd ids: 4 for each of the odd values."""
+    """Returns lists of 8 items with unusual ids, 4 lists for each unusual value."""
     rng = np.random.default_rng(int(noise))
     lists = np.repeat(np.arange(4 * len(ODD)), 8)
     label = np.tile([3, 2, 1, 0, 0, 0, 0, 0], 4 * len(ODD))
@@ -66,8 +66,8 @@ def odd_page(models, tmp_path_factory):
     return path
 
 
-class Parsed(html.parser.HTMLParser):
-    """The texts of a page by what they are in, its tags, and its attributes."""
+class ParsedPage(html.parser.HTMLParser):
+    """A parsed page, with its texts by tag, its tags, and its attributes."""
 
     def __init__(self, path):
         super().__init__()
@@ -85,7 +85,7 @@ class Parsed(html.parser.HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
         if tag == "td":
-            # Cells of a column are padded to one width.
+            # The cells of a column are padded to one width, which tests ignore.
             self.texts[tag][-1] = self.texts[tag][-1].strip()
 
     def handle_data(self, data):
@@ -97,17 +97,17 @@ class Parsed(html.parser.HTMLParser):
         return self.texts["body"][0]
 
 
-def written(evaluation, tmp_path, **arguments):
+def write_page(evaluation, tmp_path, **arguments):
     evaluation.report(tmp_path / "report.html", **arguments)
-    return Parsed(tmp_path / "report.html")
+    return ParsedPage(tmp_path / "report.html")
 
 
-def test_what_a_page_says(tmp_path):
+def test_texts_of_a_page(tmp_path):
     arguments = {"item": "item_id", "keep": "market", "duplicates": "count"}
     arguments |= {"metrics": ["ndcg@5", "mrr"], "keep_items": 2}
     tables = [make_rows(lists=200, noise=noise) for noise in (-99.0, 1.0)]
     base, new = (evaluate(rows, **arguments) for rows in tables)
-    page = written(new, tmp_path, baseline=base, by="market")
+    page = write_page(new, tmp_path, baseline=base, by="market")
     assert page.texts["h2"] == [
         "Compared with the baseline",
         "Means",
@@ -141,7 +141,7 @@ def test_what_a_page_says(tmp_path):
 
 
 def test_a_page_of_one_model(tmp_path):
-    page = written(evaluate(make_rows(), ["mrr"]), tmp_path, title="Mine")
+    page = write_page(evaluate(make_rows(), ["mrr"]), tmp_path, title="Mine")
     assert page.texts["title"] == page.texts["h1"] == ["Mine"]
     assert page.tags["svg"] == 1
     assert "with a 95% confidence interval from" in page.text
@@ -151,26 +151,26 @@ def test_a_page_of_one_model(tmp_path):
 
 def test_a_page_of_a_run(tmp_path):
     found = evaluate_run({"1": {"a": 2}}, {"1": {"b": 1}, "2": {"b": 1}}, ["map"])
-    text = written(found, tmp_path).text
+    text = write_page(found, tmp_path).text
     assert "trec_eval (version 10)" in text
     assert "larger as text comes first" in text
     assert "1 list without judgments" in text
 
 
-def test_a_metric_of_which_less_is_better(tmp_path):
+def test_a_metric_with_lower_values_for_better_models(tmp_path):
     base, new = (evaluate(make_rows(noise=n), ["arp"]) for n in (9.0, 0.5))
-    text = written(new, tmp_path, baseline=base).text
+    text = write_page(new, tmp_path, baseline=base).text
     for words in ("arp (lower is better) is", "below the baseline's", "ly better"):
         assert words in text
-    page = written(base, tmp_path, baseline=new)
+    page = write_page(base, tmp_path, baseline=new)
     assert "significantly worse" in page.text
     losses = base.worst(n=10, baseline=new)
     assert losses["difference"][0] > 0.0
     assert losses.shown("difference")[0] in page.texts["td"]
 
 
-def test_what_is_odd_is_text(odd_page, models):
-    page = Parsed(odd_page)
+def test_unusual_values_are_shown_as_text(odd_page, models):
+    page = ParsedPage(odd_page)
     assert page.tags["script"] == 0
     assert page.texts["title"] == [f"{ODD[0]} {ODD[3]}"]
     assert set(ODD) <= set(page.texts["td"])
@@ -182,19 +182,19 @@ def test_what_is_odd_is_text(odd_page, models):
 
 
 def test_all_texts_of_a_page_are_escaped(tmp_path):
-    """By Jinja2, where no part of the page has to think of it."""
+    """Names, titles and metrics with markup appear as text."""
     metric, rows = MeanReciprocalRank(name="<i>mrr</i>"), odd_rows(1.0)
     base, new = (evaluate(rows, [metric], query="query_id") for _ in range(2))
     names = ["<b>new</b>", "a & b"]
-    page = written(new, tmp_path, baseline=base, names=names, title="<u>title</u>")
+    page = write_page(new, tmp_path, baseline=base, names=names, title="<u>title</u>")
     assert not {"i", "b", "u", "script"} & page.tags.keys()
     assert "Model: <b>new</b>. Baseline: a & b." in page.text
     for words in ("<i>mrr</i> is", "The largest losses of <i>mrr</i>", "<u>title</u>"):
         assert words in page.text
 
 
-def test_a_page_needs_nothing_else(odd_page):
-    page, text = Parsed(odd_page), odd_page.read_text("utf-8")
+def test_a_page_is_self_contained(odd_page):
+    page, text = ParsedPage(odd_page), odd_page.read_text("utf-8")
     names = ("src", "href", "xlink:href", "action", "data", "srcset")
     links = {x.removeprefix("#") for name, x in page.attributes if name in names}
     ids = [x for name, x in page.attributes if name == "id"]
@@ -209,17 +209,17 @@ def test_a_page_needs_nothing_else(odd_page):
 
 def test_many_slices_are_too_many_for_a_page(tmp_path):
     found = evaluate(make_rows(lists=200), ["mrr"], keep=["user", "market"])
-    page = written(found, tmp_path, by="user")
+    page = write_page(found, tmp_path, by="user")
     assert "the 40 slices with the most lists; 50 rows are too many" in page.text
     assert len([x for x in page.texts["text"] if x.isdigit()]) == 40
-    # A metric for each of three slices.
-    assert "too many" not in written(found, tmp_path, by=["market"]).text
+    # Three slices are not too many.
+    assert "too many" not in write_page(found, tmp_path, by=["market"]).text
 
 
 @pytest.mark.parametrize("lists", [0, 1, 2])
 def test_pages_of_few_lists(models, tmp_path, lists):
     base, new = (Evaluation(each.table.slice(0, lists)) for each in models)
-    page = written(new, tmp_path, baseline=base if lists else None)
+    page = write_page(new, tmp_path, baseline=base if lists else None)
     assert f"{lists} list{'s' * (lists != 1)}, {8 * lists} items" in page.text
     assert ("no value" in page.text) == (lists == 0)
     assert "nan" not in page.text
@@ -228,34 +228,34 @@ def test_pages_of_few_lists(models, tmp_path, lists):
 def test_a_page_without_health(models, tmp_path):
     lists = models[1].per_list.rename_columns({"arp": "mrr"})
     bare = Evaluation(lists, metrics=[MeanReciprocalRank()], query="query_id")
-    text = written(bare, tmp_path).text
+    text = write_page(bare, tmp_path).text
     assert "lacks the columns of health" in text
     assert "an unknown version" in text
 
 
-def test_what_a_page_compares(tmp_path):
+def test_a_page_compares_common_queries_and_items(tmp_path):
     rows = {"query_id": list("aabb"), "label": [1, 0] * 2, "score": [1, 2, 2, 1]}
     items = {"item": "item_id", "keep_items": 1}
     new = evaluate({**rows, "item_id": [1, 2, 3, 4]}, ["mrr"], **items)
     rows = {**rows, "query_id": list("aacc"), "score": [2, 1, 2, 1]}
     base = evaluate({**rows, "item_id": list("1234")}, ["mrr"], **items)
-    page = written(new, tmp_path, baseline=base)
-    # The list that both have, of the two.
+    page = write_page(new, tmp_path, baseline=base)
+    # The models have one of the two lists in common.
     assert "mrr is 0.5000 over 1 of 2 lists, which is 0.5000 below" in page.text
-    # Item 2, which the baseline does not keep, and item 1, also where it is text.
+    # Item 2 has no rank in the baseline, and item 1 has one although its id is text.
     assert "without a baseline rank was not retrieved by the baseline, or" in page.text
     cells = page.texts["td"]
     assert cells[-10:] == ["1", "", "2", "0", "2", "2", "1", "1", "1", "1"]
 
 
-def test_a_page_tells_empty_lists_that_count_from_others(tmp_path):
+def test_a_page_reports_the_value_of_empty_lists(tmp_path):
     for value, shown in ((None, False), (0.0, True)):
         metric = MeanReciprocalRank(empty_value=value)
-        page = written(evaluate(make_rows(), [metric]), tmp_path)
+        page = write_page(evaluate(make_rows(), [metric]), tmp_path)
         assert ("empty_value=0.0" in page.text) == shown
 
 
-def test_errors_come_before_the_page(models, tmp_path, monkeypatch):
+def test_no_page_is_written_after_an_error(models, tmp_path, monkeypatch):
     base, new = models
     (tmp_path / "folder.html").mkdir()
     for name in ("report", "report.pdf", "nowhere/report.html", "folder.html"):
@@ -269,7 +269,7 @@ def test_errors_come_before_the_page(models, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     message = "`report` needs Matplotlib, which the extra `plot` installs: `pip install"
     with pytest.raises(ImportError, match=message):
-        # Before anything is computed.
+        # The missing package is reported before `by` is checked.
         new.report(path, by="user")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "jinja2", None)
@@ -283,7 +283,7 @@ def test_errors_come_before_the_page(models, tmp_path, monkeypatch):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_page_opens(browser, odd_page, width, scheme):
-    """Nothing fails or is loaded, nothing is wider than the page, tables scroll."""
+    """The page has no errors, loads no files, and only its tables scroll sideways."""
     view = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme=scheme
     )
@@ -300,7 +300,7 @@ def test_a_page_opens(browser, odd_page, width, scheme):
         "[...document.querySelectorAll('svg, figure, p, h1, h2, li, dd, summary')]"
         ".every((x) => x.getBoundingClientRect().right <= window.innerWidth)"
     )
-    # Text is read well on either ground, in plots too.
+    # Text has enough contrast with the background, in plots as well.
     ground, *inks = view.evaluate(
         "[getComputedStyle(document.body).backgroundColor,"
         "...[...document.querySelectorAll('p, td, th, li, dd, svg text')]"
@@ -311,7 +311,7 @@ def test_a_page_opens(browser, odd_page, width, scheme):
 
 @pytest.mark.slow
 def test_tables_of_common_names_fit_a_desktop(browser, tmp_path):
-    """All columns of slices and of items are seen without scrolling."""
+    """Tables of slices and of items fit the page without scrolling."""
     query, rng = np.repeat(np.arange(40), 9), np.random.default_rng(0)
     rows = {
         "query_id": [f"q-{i:03d} red shoes" for i in query],
@@ -338,14 +338,14 @@ def luminance(color):
 
 
 def contrast(one, other):
-    """The ratio that WCAG defines."""
+    """Returns the contrast ratio of two colors, as WCAG defines it."""
     low, high = sorted(map(luminance, (one, other)))
     return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.slow
 def test_a_page_prints(browser, odd_page):
-    """On paper, in any scheme, text is dark, and tables don't scroll."""
+    """Printed text is dark in both color schemes, and tables don't scroll."""
     view = browser.new_page(color_scheme="dark")
     view.emulate_media(media="print")
     view.goto(odd_page.as_uri())

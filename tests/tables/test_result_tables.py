@@ -1,4 +1,4 @@
-"""How results are shown: in the terminal, in notebooks, as files and as pictures."""
+"""Formats of results: terminal, notebooks, text formats, and plots."""
 
 import csv
 import datetime
@@ -37,7 +37,7 @@ def test_in_a_terminal():
     ]
 
 
-def test_pandas_that_is_missing_is_named(monkeypatch):
+def test_missing_pandas_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     for each in (TABLE, evaluate(make_rows(), ["mrr"])):
         with pytest.raises(ImportError, match="`to_pandas` needs pandas: `pip install"):
@@ -58,7 +58,7 @@ def test_in_a_notebook():
         assert each.to_html() == each._repr_html_()
 
 
-def test_what_is_significant_is_marked():
+def test_significant_differences_are_marked():
     base, new = (evaluate(make_rows(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
     comparison = new.compare(base)
     head, first, second, meaning = str(comparison).splitlines()
@@ -76,7 +76,7 @@ def test_what_is_significant_is_marked():
     assert "* p is below 0.01." in str(plain)
 
 
-def test_what_fails_is_marked():
+def test_failed_checks_are_marked():
     rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [1, 1, 1, 0]}
     health = evaluate(rows, ["mrr"]).health()
     shares = zip(health["check"], health.shown("share"), strict=True)
@@ -86,7 +86,7 @@ def test_what_fails_is_marked():
     assert len(health.notes) == len(failed)
 
 
-def test_scores_and_labels_have_their_digits():
+def test_scores_and_labels_keep_their_digits():
     table = Table({"label": [2.0], "score": [1.25e-7], "value": [1.25e-7]})
     assert str(table).splitlines()[1].split() == ["2", "1.25e-07", "0.0000"]
     days = [*(datetime.datetime(2026, 1, 2, hour) for hour in (0, 3)), "0 00:00:00"]
@@ -94,7 +94,7 @@ def test_scores_and_labels_have_their_digits():
     assert Table({"day": days}).shown("day") == shown
 
 
-def test_as_text_that_is_read_again():
+def test_formats_that_programs_read():
     assert TABLE.to_markdown().splitlines() == [
         "| market     |   value |          p |   lists |",
         "|:-----------|--------:|-----------:|--------:|",
@@ -112,7 +112,7 @@ def test_as_text_that_is_read_again():
     assert (second["market"], second["value"]) == (None, None)
 
 
-def test_no_value_ends_a_cell_or_a_row():
+def test_delimiters_in_values_are_escaped():
     table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
     rows = table.to_markdown().splitlines()[2:]
     assert rows == [r"| a\|b     |       1 |", "| c d e    |       2 |"]
@@ -142,7 +142,7 @@ ODD = [
 
 @pytest.mark.parametrize("text", ODD)
 def test_markdown_shows_text_as_it_is(text):
-    """As a reader of GitHub's Markdown renders it."""
+    """A renderer of GitHub's Markdown shows the text unchanged."""
     markdown_it = pytest.importorskip("markdown_it")
     table = Table({text: [text, f"{text}\n{text}"], "value": [1, 2]}, notes=[text])
     page = markdown_it.MarkdownIt("gfm-like", {"linkify": False}).render(
@@ -170,7 +170,7 @@ def test_latex_shows_text_as_it_is():
         r"\toprule",
         rf"{escaped} & value & p \\",
         r"\midrule",
-        # LaTeX would read it as an argument of the row above.
+        # LaTeX would parse `[a]` as an argument of the row before it.
         r"{[}a] & 1.0000 & 0.5000 \\",
         r"b c & & \ensuremath{<}0.0001* \\",
         r"\bottomrule",
@@ -188,7 +188,7 @@ FORMATS = ["__str__", "to_html", "to_markdown", "to_latex", "to_tsv"]
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_ids_keep_their_digits(name):
-    """They are text, though they look like numbers."""
+    """Ids that are text keep their digits even if they look like numbers."""
     ids = ["007", "1e5", "1,000", "0x10", "nan", "True", "-0", "1.10"]
     shown = getattr(Table({"query_id": ids}), name)()
     assert [x for x in re.findall(r"[\w.,-]+", shown) if x in ids] == ids
@@ -200,7 +200,7 @@ def test_tsv_is_read_by_csv():
     assert list(csv.reader(io.StringIO(text), "excel-tab")) == rows
 
 
-def test_as_a_frame():
+def test_as_a_data_frame():
     frame = TABLE.to_pandas()
     assert frame["value"].iloc[0] == 0.123456789
     assert len(TABLE) == len(frame) == 2
@@ -224,14 +224,14 @@ def two_models(*metrics, **arguments):
     return [evaluate(make_rows(noise=n), [*metrics], **arguments) for n in (3.0, 1.0)]
 
 
-def labels_of(ticks):
+def get_texts(ticks):
     return [label.get_text() for label in ticks]
 
 
 def test_intervals_are_drawn(pyplot):
     evaluation = evaluate(make_rows(), ["mrr", "ndcg@5"], keep="market")
     axes = evaluation.plot(by="market")
-    assert labels_of(axes.get_yticklabels())[:2] == ["de mrr", "de ndcg@5"]
+    assert get_texts(axes.get_yticklabels())[:2] == ["de mrr", "de ndcg@5"]
     summary = evaluation.summary(by="market")
     assert axes.lines[0].get_xdata() == pytest.approx(summary["value"])
     (bars,) = axes.collections
@@ -248,15 +248,15 @@ def test_differences_are_drawn(pyplot):
     (line, _) = comparison.plot("map").lines
     expected = sorted(comparison.differences["map"].to_pylist(), reverse=True)
     assert line.get_ydata() == pytest.approx(expected)
-    # Names of models are text.
+    # The names of models are shown as text, not as formulas or hidden labels.
     several = compare(base, {"_hidden": new, r"$\frac{": base}).plot("map")
     several.figure.savefig(io.BytesIO())
     texts = several.get_legend().get_texts()
-    assert labels_of(texts) == [r"$\frac{", "_hidden"]
+    assert get_texts(texts) == [r"$\frac{", "_hidden"]
     assert several.lines[1].get_ydata() == pytest.approx(expected)
 
 
-def test_plots_say_what_they_show(pyplot):
+def test_titles_and_labels_of_plots(pyplot):
     base, new = two_models("mrr", keep="market")
     _, (one, two, three) = pyplot.subplots(3)
     assert new.plot(ax=one, confidence=0.9) is one
@@ -269,17 +269,17 @@ def test_plots_say_what_they_show(pyplot):
         (named, "$x$ compared with the baseline, with 95%"),
     ):
         assert title in axes.get_title()
-    # Of one metric, rows are named by their slices.
+    # With one metric, the labels of rows only have the slices.
     comparison = new.compare(base, by="market")
     axes = comparison.plot()
-    assert labels_of(axes.get_yticklabels()) == ["de", "fr", "jp"]
+    assert get_texts(axes.get_yticklabels()) == ["de", "fr", "jp"]
     assert axes.get_xlabel() == "difference of mrr"
     (side,) = axes.child_axes
-    p, *_ = labels_of(side.get_yticklabels())
+    p, *_ = get_texts(side.get_yticklabels())
     assert p.startswith(f"p = {comparison['corrected_p'][0]:.4f}")
 
 
-def drawn(names, high=0.5):
+def draw_rows(names, high=0.5):
     values = {"metric": "mrr", "value": 0.5, "low": 0.5, "high": high}
     columns = {name: [value] * len(names) for name, value in values.items()}
     rows = Table({"market": [*names], **columns})
@@ -288,7 +288,7 @@ def drawn(names, high=0.5):
 
 @pytest.mark.parametrize("rows", [1, 2, 40])
 def test_saved_plots_have_all_labels(pyplot, rows):
-    figure = drawn([f"{i} {'long ' * 20}" for i in range(rows)])
+    figure = draw_rows([f"{i} {'long ' * 20}" for i in range(rows)])
     figure.savefig(io.BytesIO())
     (axes,) = figure.axes
     width, height = figure.get_size_inches() * figure.dpi
@@ -296,7 +296,7 @@ def test_saved_plots_have_all_labels(pyplot, rows):
         box = text.get_window_extent()
         assert 0.0 <= box.x0 <= box.x1 <= width
         assert 0.0 <= box.y0 <= box.y1 <= height
-    # The rows are within the axes, and none lies on another.
+    # The rows are within the axes and do not overlap.
     low, high = axes.get_ylim()
     assert low < 0.0
     assert high > rows - 1
@@ -305,11 +305,11 @@ def test_saved_plots_have_all_labels(pyplot, rows):
 
 
 def test_many_rows_can_be_saved(pyplot):
-    """Also where a bound is beyond its value by a rounding."""
-    figure = drawn(range(3000), high=0.5 - 1e-16)
+    """A plot of 3000 rows can be saved, even if a rounded bound is past its value."""
+    figure = draw_rows(range(3000), high=0.5 - 1e-16)
     assert figure.get_size_inches()[1] * figure.dpi < 2**15
 
 
-def test_columns_are_of_one_length():
+def test_columns_have_equal_lengths():
     with raises("Received: {'a': 2, 'b': 1}"):
         Table({"a": [1, None], "b": [1]})

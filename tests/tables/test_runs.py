@@ -1,4 +1,4 @@
-"""Judgments and runs, however they are written, to the numbers of trec_eval."""
+"""Evaluation of judgments and runs in files: forms, rules, and trec_eval's values."""
 
 import copy
 import gzip
@@ -17,7 +17,7 @@ from tables import IN_MEMORY, health_checks, make_rows, raises, write, write_tex
 from unpublished_data import find_data_file
 
 from keras_rank.evaluation import Evaluation, Table, evaluate, evaluate_run
-from keras_rank.evaluation.lists.metric_names import by_rules
+from keras_rank.evaluation.lists.metric_names import create_metric_by_rules
 from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
 from keras_rank.reading.text import LinesPart
 from keras_rank.utils import targets_from_qrels
@@ -27,28 +27,30 @@ def mrr(qrels, run, **arguments):
     return evaluate_run(qrels, run, ["mrr"], **arguments)["mrr"]
 
 
-def values_of(evaluation):
-    """The value of each metric, by query."""
+def get_values(evaluation):
+    """Returns the value of each metric, by query."""
     return {
         row[evaluation.query]: {name: row[name] for name in evaluation.metric_names}
         for row in evaluation.per_list.to_pylist()
     }
 
 
-def theirs(qrels, run, measures=("ndcg_cut.10",), **arguments):
-    """The values of pytrec_eval, by query."""
+def evaluate_by_pytrec_eval(qrels, run, measures=("ndcg_cut.10",), **arguments):
+    """Returns the values of pytrec_eval, by query."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     judged = pytrec_eval.RelevanceEvaluator(qrels, {*measures}, **arguments)
     return judged.evaluate(run)
 
 
 def assert_equal(evaluation, expected):
-    """All values of each query are those of pytrec_eval, by its names."""
-    found = values_of(evaluation)
+    """Asserts that the values of all queries equal those of pytrec_eval."""
+    found = get_values(evaluation)
     assert set(found) == set(expected)
     for query, by_measure in found.items():
-        theirs = {name: expected[query][SAME.get(name, name)] for name in by_measure}
-        assert by_measure == pytest.approx(theirs, abs=1e-6), query
+        expected_values = {
+            name: expected[query][SAME.get(name, name)] for name in by_measure
+        }
+        assert by_measure == pytest.approx(expected_values, abs=1e-6), query
 
 
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
@@ -67,15 +69,15 @@ MEASURES += [f"{name}_{k}" for name in CUT for k in CUTOFFS]
 MEASURES += [f"success_{k}" for k in (1, 5, 10)]
 
 
-# The numbers of trec_eval.
+# Values of trec_eval.
 
 
 def test_the_files_of_trec_eval():
-    """All of what it prints that is a mean of ours, of each query and of all."""
+    """The values of all shared measures equal those in trec_eval's own test files."""
     names = ("qrels.test", "results.test", "out.test.aq")
     *files, printed = (find_data_file(f"trec_eval/{name}") for name in names)
     found = evaluate_run(*files, MEASURES)
-    by_query = {**values_of(found), "all": found.to_dict()}
+    by_query = {**get_values(found), "all": found.to_dict()}
     rows = [line.split(maxsplit=2) for line in printed.read_text().splitlines()]
     compared = [row for row in rows if row[0] in MEASURES]
     assert len(compared) == len(MEASURES) * len(by_query) == len(MEASURES) * 4
@@ -83,8 +85,8 @@ def test_the_files_of_trec_eval():
         assert f"{by_query[query][measure]:.4f}" == value
 
 
-def graded(seed, queries=40):
-    """Judgments from -1 to 4 and runs with ties, of items whose ids are numbers."""
+def make_graded_run(seed, queries=40):
+    """Returns judgments from -1 to 4 and a run with ties, with numbers as item ids."""
     rng = np.random.default_rng(seed)
     qrels, run = {}, {}
     for query in range(queries):
@@ -99,7 +101,7 @@ def graded(seed, queries=40):
     return qrels, run
 
 
-# A measure of trec_eval, and what it may also be called.
+# The measures of trec_eval, each followed by its other names.
 NAMES = [
     *("ndcg_cut_10 ndcg@10 nDCG@10 NDCG@10 ndcg_cut.10", "ndcg nDCG", "map AP"),
     *("map_cut_5 map@5 MAP@5", "map_cut_100 AP@100", "recip_rank RR mrr"),
@@ -111,34 +113,42 @@ SAME = {ours: names[0] for names in map(str.split, NAMES) for ours in names[1:]}
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("way", ["trec_eval", "trec_eval-9", "judged"])
-def test_graded_runs_with_ties_are_those_of_trec_eval(seed, way):
-    """Also of queries whose judgments are all below 0."""
-    qrels, run = graded(seed, queries=60)
+@pytest.mark.parametrize("rules_or_judged", ["trec_eval", "trec_eval-9", "judged"])
+def test_graded_runs_with_ties_equal_trec_eval(seed, rules_or_judged):
+    """Values equal those of trec_eval, even if all judgments of a query are below 0."""
+    qrels, run = make_graded_run(seed, queries=60)
     qrels["q60"], run["q60"] = {"1": -1, "2": -1}, {"2": 0.5, "3": 0.4}
-    arguments = {"unjudged": "drop"} if way == "judged" else {"rules": way}
-    if way == "trec_eval-9":
-        # Ties in float32 only, which version 10 does not have.
+    arguments = (
+        {"unjudged": "drop"}
+        if rules_or_judged == "judged"
+        else {"rules": rules_or_judged}
+    )
+    if rules_or_judged == "trec_eval-9":
+        # The scores tie in float32 only, which version 10 does not use.
         run = {q: {d: 25_000 + s * 1e-4 for d, s in x.items()} for q, x in run.items()}
     measures = {re.sub(r"_(\d+)$", r".\1", name) for name in MEASURES}
-    expected = theirs(qrels, run, measures, judged_docs_only_flag=way == "judged")
+    expected = evaluate_by_pytrec_eval(
+        qrels, run, measures, judged_docs_only_flag=rules_or_judged == "judged"
+    )
     found = evaluate_run(qrels, run, [*MEASURES, *SAME], **arguments)
     assert_equal(found, expected)
 
 
-def test_scores_that_no_float_holds(tmp_path):
-    """A float beyond its range is infinite, and is ranked as any other."""
+def test_scores_beyond_float32(tmp_path):
+    """Scores beyond the range of float32 are infinite by the rules of version 9."""
     qrels, low = {"1": {"b": 1}}, {"1": {"b": -1.797e308, "a": 0.5}}
     (high,) = write_texts(tmp_path, run="1 Q0 b 1 1e39 t\n1 Q0 a 2 inf t\n")
     for rules, expected in (("trec_eval", 0.5), ("trec_eval-9", 1.0)):
         assert mrr(qrels, high, rules=rules) == expected
         assert mrr(qrels, low, rules=rules) == 0.5
-    of_pytrec_eval = theirs(qrels, {"1": {"b": 1e39, "a": np.inf}}, ["recip_rank"])
+    of_pytrec_eval = evaluate_by_pytrec_eval(
+        qrels, {"1": {"b": 1e39, "a": np.inf}}, ["recip_rank"]
+    )
     assert of_pytrec_eval["1"]["recip_rank"] == 1.0
 
 
-def test_rules_make_a_difference_and_are_said():
-    qrels, run = graded(1)
+def test_rules_change_values_and_are_noted():
+    qrels, run = make_graded_run(1)
     names, notes = ["ndcg@10", "precision@5"], {}
     notes["trec_eval"] = "Rules: trec_eval (version 10)"
     notes["trec_eval-9"] = "Rules: trec_eval-9 (version 9, pytrec_eval)"
@@ -181,22 +191,28 @@ def test_trec_eval_reads_labels_as_integers():
     assert ours.warnings == same.warnings == []
 
 
-def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
-    """The gains of `ndcg_cut_10` are linear, and those of `ndcg@10` are not."""
+def test_a_spelling_has_one_definition_by_all_rules_and_in_tables():
+    """`ndcg_cut_10` has linear gains by all rules and in tables."""
     for rules in ("trec_eval", "keras"):
-        assert by_rules("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
-    assert by_rules("ndcg@10", "keras").get_config()["gain_fn"] == "exponential"
+        assert (
+            create_metric_by_rules("ndcg_cut_10", rules).get_config()["gain_fn"]
+            == "linear"
+        )
+    assert (
+        create_metric_by_rules("ndcg@10", "keras").get_config()["gain_fn"]
+        == "exponential"
+    )
     same = NDCG(k=5, gain_fn="linear", name="same")
     found = evaluate(make_rows(), ["nDCG@5", same, "P_5", "ndcg@10"])
     assert found["nDCG@5"] == found["same"]
     assert found["P@5"] == found["P_5"]
-    for each in (found, evaluate_run(*graded(0), ["ndcg@10"], rules="keras")):
+    for each in (found, evaluate_run(*make_graded_run(0), ["ndcg@10"], rules="keras")):
         assert each["ndcg_at_10"] == each["ndcg@10"]
         with pytest.raises(KeyError, match="should be the name of a metric"):
             each["ndcg_cut_10"]
 
 
-# Some of the numbers of gdeval, a program in Perl, have five digits.
+# Measures of gdeval, a Perl program that prints some values with five digits.
 OF_GDEVAL = ["nDCG(dcg='exp-log2')@10", 'nDCG(dcg="exp-log2")@3', "ERR@5"]
 
 
@@ -204,14 +220,16 @@ OF_GDEVAL = ["nDCG(dcg='exp-log2')@10", 'nDCG(dcg="exp-log2")@3', "ERR@5"]
 def test_arguments_of_ir_measures(rules):
     pytest.importorskip("pytrec_eval")
     ir_measures = pytest.importorskip("ir_measures")
-    qrels, run = graded(0)
+    qrels, run = make_graded_run(0)
     qrels, run = ({q[1:]: x for q, x in side.items()} for side in (qrels, run))
     names = ["nDCG(dcg='log2')@10", "AP(rel=2)@100", "AP(rel=3)", "Bpref(rel=2)"]
     names += ["RR( rel = 2 )", "P(rel=2)@5", "R(rel=4)@20", "Success(rel=3)@5"]
     names += ["Rprec(rel=2)", "SetP(rel=2)", "SetR(rel=2)", "SetF(rel=2)"]
     names += OF_GDEVAL if shutil.which("perl") else []
     measures = {ir_measures.parse_measure(name): name for name in names}
-    by_query = values_of(evaluate_run(qrels, run, names, rules=rules, ties="trec_eval"))
+    by_query = get_values(
+        evaluate_run(qrels, run, names, rules=rules, ties="trec_eval")
+    )
     for each in ir_measures.iter_calc([*measures], qrels, run):
         name = measures[each.measure]
         precision = 1e-5 if name in OF_GDEVAL else 1e-6
@@ -219,8 +237,11 @@ def test_arguments_of_ir_measures(rules):
         assert value == pytest.approx(each.value, abs=precision), each
 
 
-def test_rbp_of_ir_measures_has_a_level():
-    """As of cwl_eval: 1e-7 between them, by hand. Without, grades are gains."""
+def test_rbp_of_ir_measures_has_a_relevance_level():
+    """RBP with `rel` has binary gains, as in cwl_eval, and graded gains without it.
+
+    The values of cwl_eval differ from these by 1e-7.
+    """
     qrels, run = {"1": {"a": 2, "b": 1, "c": 3}}, {"1": ["a", "b", "x", "c"]}
     expected = {
         "RBP(rel=1,p=0.9)": 0.1 * (1 + 0.9 + 0.9**3),
@@ -233,8 +254,8 @@ def test_rbp_of_ir_measures_has_a_level():
     assert found["rbp(persistence=.9)"] == found["RBP(rel=1,p=0.9)"]
 
 
-def test_arguments_of_a_string_come_before_rules():
-    qrels, run = graded(1)
+def test_arguments_of_a_string_override_rules():
+    qrels, run = make_graded_run(1)
     gains, slots = "ndcg(gain_fn=exponential)@10", "precision(denominator=available)@50"
     of_rules = [evaluate_run(qrels, run, [gains, slots, "ndcg@10"], rules="trec_eval")]
     of_rules += [evaluate_run(qrels, run, [gains, slots], rules="keras", ties="metric")]
@@ -280,12 +301,12 @@ UNKNOWN["precison_5"] = '. Did you mean "precision@5"'
 
 
 @pytest.mark.parametrize("string", UNKNOWN)
-def test_measures_that_are_not_known(string):
+def test_unknown_measures(string):
     with raises(f"Received: {string!r}{UNKNOWN[string]}"):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
 
 
-def test_names_in_any_case_have_the_meaning_of_other_tools_first():
+def test_names_have_the_definitions_of_other_tools_in_any_case():
     strings = {"hr@10": "HitRate(k=10)", "HR@10": "HitRate(k=10)"}
     strings |= dict.fromkeys(
         ["Ndcg@9", "nDCG@9", "ndcg@9"], "NDCG(k=9, gain_fn=linear)"
@@ -293,21 +314,24 @@ def test_names_in_any_case_have_the_meaning_of_other_tools_first():
     for name in ("p@5", "P@5", "Precision@5", "PRECISION@5"):
         strings[name] = "PrecisionAtK(k=5, denominator='k')"
     for string, call in strings.items():
-        assert by_rules(string, "trec_eval")._format_call() == call
-    calls = {x: by_rules(x, "keras")._format_call() for x in ("p@5", "P@5", "Ndcg@9")}
+        assert create_metric_by_rules(string, "trec_eval")._format_call() == call
+    calls = {
+        x: create_metric_by_rules(x, "keras")._format_call()
+        for x in ("p@5", "P@5", "Ndcg@9")
+    }
     assert calls["p@5"] == "PrecisionAtK(k=5)"
     assert calls["P@5"] == "PrecisionAtK(k=5, denominator='k')"
     assert calls["Ndcg@9"] == "NDCG(k=9)"
 
 
-def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
-    qrels, run = graded(0)
+def test_evaluations_with_different_definitions_or_rules_are_not_mixed(tmp_path):
+    qrels, run = make_graded_run(0)
     halves = [{q: x for q, x in qrels.items() if int(q[1:]) % 2 == i} for i in (0, 1)]
     names = ["ndcg@10", "mrr"]
     one, same, whole = (evaluate_run(x, run, names) for x in (*halves, qrels))
     both = Evaluation(pa.concat_tables([one.table, same.table]))
     assert both.to_dict() == pytest.approx(whole.to_dict())
-    chosen = [each._values.of_metrics(["mrr"]).table for each in (one, same)]
+    chosen = [each._values.select_metrics(["mrr"]).table for each in (one, same)]
     assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]
     whole.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
@@ -328,7 +352,7 @@ def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
             Evaluation(pa.concat_tables([one.table, other.table]))
 
 
-# How they are written.
+# Forms of files.
 
 QRELS = {"1": {"a": 2, "b": 0, "d": 1}, "2": {"a": 1}}
 RUN = {"1": {"x": 0.9, "a": 0.8, "b": 0.1}, "2": {"a": 0.5}}
@@ -336,60 +360,74 @@ OF_1 = pytest.approx((2 / np.log2(3)) / (2 + 1 / np.log2(3)))
 EXPECTED = {"1": {"ndcg@10": OF_1}, "2": {"ndcg@10": 1.0}}
 
 
-def by_column(rows, names):
+def to_columns(rows, names):
     return dict(zip(names.split(), map(list, zip(*rows, strict=True)), strict=True))
 
 
-def rows_in(nested):
-    return [(q, d, x) for q, items in nested.items() for d, x in items.items()]
+def list_rows(items_by_query):
+    return [(q, d, x) for q, items in items_by_query.items() for d, x in items.items()]
 
 
-def lines(nested, line):
-    return "".join(line.format(*row) for row in rows_in(nested))
+def format_lines(items_by_query, line):
+    return "".join(line.format(*row) for row in list_rows(items_by_query))
 
 
-def table(nested, names):
-    return pa.table(by_column(rows_in(nested), names))
+def table(items_by_query, names):
+    return pa.table(to_columns(list_rows(items_by_query), names))
 
 
-def csv_of(nested, names, sep=","):
-    return table(nested, names).to_pandas().to_csv(index=False, sep=sep)
+def to_csv(items_by_query, names, sep=","):
+    return table(items_by_query, names).to_pandas().to_csv(index=False, sep=sep)
 
 
-def json_of(nested, names):
-    return table(nested, names).to_pandas().to_json(orient="records", lines=True)
+def to_json_lines(items_by_query, names):
+    return (
+        table(items_by_query, names).to_pandas().to_json(orient="records", lines=True)
+    )
 
 
-def parquet_of(nested, names):
-    return table(nested, names).to_pandas().to_parquet()
+def to_parquet(items_by_query, names):
+    return table(items_by_query, names).to_pandas().to_parquet()
 
 
 BEIR = "query-id corpus-id score"
-# Capitals make no difference.
+# Names of columns in files, whose case is ignored.
 TABLES = [
     *(BEIR, "QUERY_ID Item_ID LABEL", "query_id DOC_ID Relevance", "q_id doc_id Score"),
     *("QID DocNo label", "Query docid rel", "user_id item_id Rating"),
 ]
 FORMS = {
-    "trec": (lines(QRELS, "{} 0 {} {}\n"), lines(RUN, "{} Q0 {} 0 {} t\n")),
-    "tabs": (lines(QRELS, "{}\t0\t{}\t{}\n"), lines(RUN, "{}\tQ0\t{}\t0\t{}\n")),
-    "three fields": (lines(QRELS, "{} {} {}\n"), lines(RUN, "{}\t{}\t{}\n")),
-    "beir": (csv_of(QRELS, BEIR, sep="\t"), json.dumps(RUN)),
+    "trec": (
+        format_lines(QRELS, "{} 0 {} {}\n"),
+        format_lines(RUN, "{} Q0 {} 0 {} t\n"),
+    ),
+    "tabs": (
+        format_lines(QRELS, "{}\t0\t{}\t{}\n"),
+        format_lines(RUN, "{}\tQ0\t{}\t0\t{}\n"),
+    ),
+    "three fields": (
+        format_lines(QRELS, "{} {} {}\n"),
+        format_lines(RUN, "{}\t{}\t{}\n"),
+    ),
+    "beir": (to_csv(QRELS, BEIR, sep="\t"), json.dumps(RUN)),
     "nested": (json.dumps(QRELS), json.dumps(RUN, indent=2)),
-    "json lines": (json_of(QRELS, "qid docno label"), json_of(RUN, "qid docno score")),
-    "parquet": (parquet_of(QRELS, BEIR), parquet_of(RUN, "q_id doc_id score")),
+    "json lines": (
+        to_json_lines(QRELS, "qid docno label"),
+        to_json_lines(RUN, "qid docno score"),
+    ),
+    "parquet": (to_parquet(QRELS, BEIR), to_parquet(RUN, "q_id doc_id score")),
 }
 for names in TABLES:
     query, item, _ = names.split()
-    # Words may stand apart.
-    run = csv_of(RUN, f"{query} {item} Score", sep="\t").replace("_", " ")
-    FORMS[names] = csv_of(QRELS, names), run
+    # The words of names may be separated by spaces.
+    run = to_csv(RUN, f"{query} {item} Score", sep="\t").replace("_", " ")
+    FORMS[names] = to_csv(QRELS, names), run
 SUFFIXES = {"trec": ("", ".txt", ".tsv", ".gz", ".GZ"), "parquet": ("", ".parquet")}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_files(tmp_path, capsys, form):
-    """Known by themselves, whatever they are called, and on the command line."""
+    """The form of a file is detected from its contents, whatever its suffix is."""
     for suffix in SUFFIXES.get(form, (".csv", "")):
         files = [tmp_path / f"{name}{suffix}" for name in ("qrels", "run")]
         pack = gzip.compress if suffix.lower() == ".gz" else bytes
@@ -397,14 +435,14 @@ def test_forms_of_files(tmp_path, capsys, form):
             content = content.encode() if isinstance(content, str) else content
             file.write_bytes(pack(content))
         found = evaluate_run(*files, ["ndcg@10"])
-        assert {str(q): x for q, x in values_of(found).items()} == EXPECTED
+        assert {str(q): x for q, x in get_values(found).items()} == EXPECTED
         line = ["evaluate", *map(str, files), "-m", "ndcg@10", "-o", "tsv"]
         assert run_command(line) == 0
         printed = capsys.readouterr().out.splitlines()[1].split("\t")
         assert float(printed[1]) == pytest.approx(found["ndcg@10"])
 
 
-# Lines between tabs, of which the iteration is `0` or `Q0`, if it tells.
+# Rows without column names, separated by commas here. An iteration is `0` or `Q0`.
 NAMELESS = dict.fromkeys(
     ["1,0,7,1 1,0,8,0", "q,Q0,7,1 q,0,8,0", "q,7,1 q,8,0"], "qrels"
 )
@@ -416,7 +454,7 @@ UNCLEAR = {**dict.fromkeys(UNCLEAR, "qrels"), "1,7,1,.9 1,8,2,.8": "run"}
 PLACES = {3: (0, 1, 2), 4: (0, 2, 3), 5: (0, 2, 4), 6: (0, 2, 4)}
 
 
-def rows_without_names(tmp_path, name, text, delimiter):
+def write_rows_without_names(tmp_path, name, text, delimiter):
     rows = text.replace(",", delimiter).replace(" ", "\n")
     (tmp_path / name).write_text(rows + "\n")
     return tmp_path / name
@@ -425,7 +463,10 @@ def rows_without_names(tmp_path, name, text, delimiter):
 @pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
 @pytest.mark.parametrize("text", NAMELESS)
 def test_rows_without_names(tmp_path, text, delimiter):
-    """The first item is relevant in judgments, and comes last in runs."""
+    """Rows without names are read by column numbers, or as TREC lines with tabs.
+
+    The item 7 is the relevant item, and the last item of runs.
+    """
     name, fields = NAMELESS[text], text.split()[0].split(",")
     sides = {"qrels": {text[0]: {"7": 1}}, "run": {text[0]: {"8": 0.9, "7": 0.8}}}
     numbers = {"qrels": "label", "run": "score"}
@@ -434,7 +475,7 @@ def test_rows_without_names(tmp_path, text, delimiter):
     )
     named = {role: f"column{place}" for role, place in named.items()}
     for suffix in ("", ".csv", ".txt"):
-        sides[name] = rows_without_names(tmp_path, name + suffix, text, delimiter)
+        sides[name] = write_rows_without_names(tmp_path, name + suffix, text, delimiter)
         assert mrr(**sides, **named) == 0.5
         if delimiter == "\t":
             assert mrr(**sides) == 0.5
@@ -445,10 +486,10 @@ def test_rows_without_names(tmp_path, text, delimiter):
 
 
 @pytest.mark.parametrize("text", UNCLEAR)
-def test_lines_that_are_unclear(tmp_path, text):
+def test_ambiguous_lines_are_errors(tmp_path, text):
     name, number = UNCLEAR[text], "score" if UNCLEAR[text] == "run" else "label"
     sides = {"qrels": {"1": {"7": 1}}, "run": {"1": {"7": 0.9}}}
-    sides[name] = rows_without_names(tmp_path, name, text, "\t")
+    sides[name] = write_rows_without_names(tmp_path, name, text, "\t")
     first = text.split()[0].replace(",", "\t")
     with raises(f"{sides[name]}, whose first line is {first!r}: say which ") as error:
         mrr(**sides)
@@ -456,16 +497,16 @@ def test_lines_that_are_unclear(tmp_path, text):
 
 
 TEXTS = [
-    # As in the quick test of trec_eval.
+    # Comments, blank lines, missing tags and tags with spaces are accepted.
     (
         "# judged by 2\n1 0 a 1\n#\n\n2 0 b 1\n",
         "# made by\n1 Q0 a 1 0.9 my tag\n2 Q0 c 1 0.9\n#x\n2 Q0 b 2 0.8 t 1\n",
         {"1": 1.0, "2": 0.5},
     ),
-    # Tabs in comments are no columns.
+    # Tabs in comments do not separate columns.
     ("#by\tme\n1 it 7 1\n2 at 8 1\n", "1 7 .5\n", {"1": 1.0, "2": 0.0}),
 ]
-# Comments, iterations, items and tags in which there are delimiters.
+# Comments, iterations, items and tags that contain delimiters.
 for start, it, item, tag in (
     ("", "0", "doc|12|3", "t"),
     ("", "it", "a,5,b", "t"),
@@ -481,7 +522,7 @@ for start, it, item, tag in (
 @pytest.mark.parametrize(("qrels", "run", "expected"), TEXTS)
 def test_lines_of_text(tmp_path, qrels, run, expected):
     files = write_texts(tmp_path, qrels=qrels, run=run)
-    found = values_of(evaluate_run(*files, ["mrr"]))
+    found = get_values(evaluate_run(*files, ["mrr"]))
     assert found == {query: {"mrr": value} for query, value in expected.items()}
 
 
@@ -506,7 +547,7 @@ TOPICS = RETRIEVED.replace("query_id", "topic").replace("retrieved", "doc_id")
 
 @pytest.mark.parametrize("role", ["query", "item"])
 def test_a_named_column_of_one_side(tmp_path, capsys, role):
-    """The other side has one with a known name."""
+    """A named column may be on one side only if the other side has a known name."""
     found, name = (RETRIEVED, "retrieved") if role == "item" else (TOPICS, "topic")
     qrels, run = write_texts(tmp_path, qrels=GOLD.replace("gold", "doc_id"), run=found)
     named = {role: name}
@@ -535,11 +576,11 @@ def test_a_named_column_of_neither_side(tmp_path):
     names = ["query_id", "gold", "label", "retrieved", "score"]
     end = f"which is not in {qrels} or {run}. Known names are {names}"
     assert str(error.value).endswith(end)
-    # No known name is in the other side.
+    # A side without the named column needs a known name.
     for item, file in (("gold", run), ("retrieved", qrels)):
         with raises(f"item={item!r}, which is not in {file}"):
             mrr(qrels, run, item=item)
-    # Dicts have no columns.
+    # Dicts have no columns, so the run needs the column.
     with raises(f"item='got', which is not in {run}"):
         mrr({"1": ["a"]}, run, item="got")
 
@@ -561,56 +602,60 @@ SEVERAL += ["('a3', 'b3')", "['a3']", "a3\tb3", "a3\nb3", "a3\u00a0b3"]
 SINGLE = ["a3-b3", "a3/b3", "US|123", "z;1", "{3F2504E0}", "10.1016/S0140(05)67"]
 
 
-def merged(evaluation):
+def find_id_warnings(evaluation):
     return [x for x in evaluation.warnings if "several ids" in x]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize("id_", [*SEVERAL, *SINGLE])
 def test_cells_with_several_ids(tmp_path, id_, suffix):
-    """On either side, in files and in memory."""
+    """Cells that may be several ids give a warning, in files and in memory."""
     rows = {"query_id": ["1", "2"], "item_id": [id_, "a"], "label": [1, 1]}
     file = tmp_path / f"qrels.{suffix}"
     write(pa.table(rows), file)
     is_several = id_ in SEVERAL or (suffix == "csv" and id_ == "{3F2504E0}")
     warning = f"Warning: `qrels` has {MERGED.format(1, id_, file)}"
     found = evaluate_run(file, FOUND, ["recall"])
-    assert [x.startswith(warning) for x in merged(found)] == [True] * is_several
+    assert [x.startswith(warning) for x in find_id_warnings(found)] == [
+        True
+    ] * is_several
     assert found["recall"] == 0.5
     scored = {**rows, "score": [0.5, 0.4]}
     write(pa.table(scored), file)
-    found = merged(evaluate_run({x: set(y) for x, y in FOUND.items()}, file, ["mrr"]))
+    found = find_id_warnings(
+        evaluate_run({x: set(y) for x, y in FOUND.items()}, file, ["mrr"])
+    )
     assert ["`run` has" in x for x in found] == [True] * is_several
     is_several = id_ in SEVERAL
     for qrels in (pd.DataFrame(rows), {"1": [id_], "2": {"a"}}):
         found = evaluate_run(qrels, FOUND, ["mrr"])
-        assert len(merged(found)) == is_several
+        assert len(find_id_warnings(found)) == is_several
 
 
 def test_ids_with_spaces():
-    """Titles may contain the words of others, and texts of queries are no lists."""
+    """Titles with spaces give no warning, even if they contain other titles."""
     films = {"Alien": ["Alien 3", "Alien"], "Heat": ["In the Heat of the Night"]}
-    assert not merged(evaluate_run(films, films, ["mrr"]))
+    assert not find_id_warnings(evaluate_run(films, films, ["mrr"]))
 
 
 @pytest.mark.parametrize(
     "id_", ["Paris, Texas", "Paris,_Texas", "doc1|0", "(1,2)", "Toy Story (1995)"]
 )
-def test_an_id_of_both_sides_is_one_id(tmp_path, id_):
+def test_an_id_on_both_sides_is_a_single_id(tmp_path, id_):
     items = [id_, "Paris", "Texas", "doc1", "0", "1", "2", "Toy"]
     columns = {"query_id": ["1"] * 8, "item_id": items}
     write(pa.table({**columns, "label": [1] * 8}), tmp_path / "qrels.csv")
     write(pa.table({**columns, "score": [1.0] * 8}), tmp_path / "run.csv")
     for qrels in (tmp_path / "qrels.csv", {"1": items}):
         for run in (tmp_path / "run.csv", {"1": items}):
-            assert not merged(evaluate_run(qrels, run, ["mrr"]))
+            assert not find_id_warnings(evaluate_run(qrels, run, ["mrr"]))
 
 
-def test_ids_of_csv_with_white_space_around_them(tmp_path):
+def test_ids_of_csv_with_outer_white_space(tmp_path):
     (file,) = write_texts(tmp_path, **{"run.csv": "query_id,item_id,score\n1, a3,1\n"})
     found = evaluate_run({"1": ["a3"]}, file, ["mrr"])
     warning = "`run` has item ids that start or end with white space (1), such as ' a3'"
-    assert not merged(found)
+    assert not find_id_warnings(found)
     assert [warning in x for x in found.warnings].count(True) == 1
 
 
@@ -619,7 +664,7 @@ def test_many_ids_with_spaces(tmp_path):
     (file,) = write_texts(
         tmp_path, **{"rows.csv": f"query_id,item_id,label,score\n{rows}"}
     )
-    (warning,) = merged(evaluate(file, ["mrr"], item="item_id"))
+    (warning,) = find_id_warnings(evaluate(file, ["mrr"], item="item_id"))
     assert "several ids (at least 2000), such as 'Title " in warning
 
 
@@ -630,11 +675,13 @@ def test_rows_with_several_ids_in_a_cell(tmp_path):
     warning = f"`rows` has {MERGED.format(2, 'a b', file)}"
     assert warning in str(found)
     found.write(tmp_path / "lists.parquet")
-    assert merged(Evaluation.read(tmp_path / "lists.parquet")) == merged(found)
-    assert not merged(evaluate(file, ["mrr"]))
+    assert find_id_warnings(
+        Evaluation.read(tmp_path / "lists.parquet")
+    ) == find_id_warnings(found)
+    assert not find_id_warnings(evaluate(file, ["mrr"]))
 
 
-# Comments that may be none.
+# Comments that may be lines whose id starts with `#`.
 
 COMMENTED = [
     (
@@ -668,7 +715,7 @@ def test_comments_with_all_fields(tmp_path, capsys, name, comments, number):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_comments_after_other_lines(tmp_path, end, monkeypatch):
     (qrels,) = write_texts(tmp_path, qrels=f"1 0 d1 1{end}#covid 0 d1 1{end}")
-    # Where blocks end makes no difference.
+    # The result does not depend on the ends of blocks.
     for size in (1, 9, 10, 2**24):
         with monkeypatch.context() as patched:
             part = LinesPart(None, "qrels", str(qrels), ())
@@ -703,7 +750,7 @@ def test_comments_and_merged_ids_of_targets(tmp_path):
         targets_from_qrels(tmp_path / "qrels.csv", ["1"], ["a b", "a"])
 
 
-def test_tables_without_names_are_in_one_order(tmp_path):
+def test_files_with_different_columns_are_errors(tmp_path):
     files = write_texts(
         tmp_path, one="qid,docno,label\n1,7,1\n", other="qid,item,label\n2,8,1"
     )
@@ -712,8 +759,8 @@ def test_tables_without_names_are_in_one_order(tmp_path):
     assert all(str(file) in str(error.value) for file in files)
 
 
-def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
-    """As of ColBERT: query, item, rank and score."""
+def test_columns_of_a_run_without_names_are_named_by_index(tmp_path, capsys):
+    """Four columns (query, item, rank and score, as in ColBERT) are named by index."""
     files = write_texts(tmp_path, qrels="1 0 7 1\n", run="1\t8\t1\t.9\n1\t7\t2\t.8\n")
     named = {"query": "column0", "item": "column1", "score": "column3"}
     assert mrr(*files, **named) == 0.5
@@ -723,7 +770,7 @@ def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["rank", "Rank", "position"])
-def test_ranks_are_no_scores(name):
+def test_ranks_are_not_scores(name):
     run = table(RUN, f"query_id item_id {name}")
     rows = run.append_column("label", run[name])
     for arguments in ({}, {"score": name}):
@@ -731,20 +778,20 @@ def test_ranks_are_no_scores(name):
             mrr(QRELS, run, **arguments)
         with raises("add a column with these numbers times -1"):
             evaluate(rows, ["mrr"], **arguments)
-    # It may be there beside the scores.
+    # A column of ranks is accepted next to a column of scores.
     mrr(QRELS, run.append_column("score", run[name]))
 
 
-def test_named_columns_beside_known_ones():
+def test_named_columns_next_to_known_columns():
     qrels, run = table(QRELS, "topic docno label"), table(RUN, "topic docno score")
     found = evaluate_run(qrels, run, ["ndcg@10"], query="topic")
     assert found.per_list.column_names[0] == "topic"
-    assert values_of(found) == EXPECTED
+    assert get_values(found) == EXPECTED
 
 
 @pytest.mark.parametrize("rules", ["trec_eval", "keras"])
 def test_ids_without_numbers(rules):
-    # By their ids, as trec_eval orders tied items, b would come before a.
+    # The items of a run are not tied: trec_eval would rank b before a.
     run = {"1": ["a", "b", "c"], "2": ("x", "b"), "3": [], "4": {}}
     qrels = {"1": {"b"}, "2": ["b", "z"], "3": frozenset("a"), "4": ("a",)}
     found = evaluate_run(qrels, run, ["mrr", "recall@10"], rules=rules)
@@ -770,27 +817,27 @@ def test_ids_without_numbers_in_json(tmp_path):
 
 LISTS = {"1": ["x", "a", "b"], "2": ["a"], "3": []}
 RELEVANT = {"1": ["a", "d"], "2": ["a"], "3": ["c"]}
-# The mean of 1 / 2, 1 and 0, and of 1 of 2, 1 of 1 and 0 of 1.
+# The means of the reciprocal ranks 1 / 2, 1 and 0, and of the recalls 1 / 2, 1 and 0.
 MEANS = {"mrr": (1 / 2 + 1 + 0) / 3, "recall@5": (1 / 2 + 1 + 0) / 3}
 
 
-def found_in(qrels, run):
+def evaluate_lists(qrels, run):
     return evaluate_run(qrels, run, list(MEANS)).to_dict()
 
 
-def columns_of(lists):
+def to_list_columns(lists):
     return {"query_id": list(lists), "item_id": list(lists.values())}
 
 
 @pytest.mark.parametrize("form", [*IN_MEMORY, "columns"])
 def test_columns_of_lists(form):
-    tables = [columns_of(x) for x in (RELEVANT, LISTS)]
+    tables = [to_list_columns(x) for x in (RELEVANT, LISTS)]
     if form != "columns":
         tables = [IN_MEMORY[form](pa.table(x)) for x in tables]
-    assert found_in(*tables) == pytest.approx(MEANS)
+    assert evaluate_lists(*tables) == pytest.approx(MEANS)
 
 
-def test_columns_of_lists_of_two_are_no_pairs():
+def test_columns_of_lists_of_two_are_not_pairs():
     columns = {"query_id": [1, 2], "item_id": [[5, 6], [7, 8]]}
     assert mrr({1: [6], 2: [7]}, columns) == (1 / 2 + 1) / 2
     scored = {**columns, "score": [[1, 2], [3, 4]]}
@@ -800,40 +847,43 @@ def test_columns_of_lists_of_two_are_no_pairs():
 def test_columns_of_lists_in_files(tmp_path, capsys):
     for name, lists in (("qrels", RELEVANT), ("run", LISTS)):
         rows = [{"query_id": q, "item_id": x, "notes": ["n"]} for q, x in lists.items()]
-        write(pa.table(columns_of(lists)), tmp_path / f"{name}.parquet")
+        write(pa.table(to_list_columns(lists)), tmp_path / f"{name}.parquet")
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     for suffix in ("parquet", "jsonl"):
         files = [tmp_path / f"{name}.{suffix}" for name in ("qrels", "run")]
-        assert found_in(*files) == pytest.approx(MEANS)
+        assert evaluate_lists(*files) == pytest.approx(MEANS)
         assert run_command(["evaluate", *map(str, files), "-m", "mrr"]) == 0
         assert "0.5000" in capsys.readouterr().out
 
 
 def test_columns_of_lists_with_numbers():
-    """Which need not be sorted, and grade what is relevant."""
+    """Lists of scores need not be sorted, and lists of labels grade the items."""
     items = [["b", "d", "a"], ["a"]]
     qrels = {"qid": ["1", "2"], "docno": items, "label": [[0, 1, 2], [1]]}
     run = {"qid": ["1", "2"], "docno": [["b", "x", "a"], ["a"]]}
     run["pred"] = [[0.1, 0.9, 0.8], [0.5]]
-    assert values_of(evaluate_run(qrels, run, ["ndcg@10"], score="pred")) == EXPECTED
+    assert get_values(evaluate_run(qrels, run, ["ndcg@10"], score="pred")) == EXPECTED
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", object])
 def test_ids_in_the_order_of_the_queries(dtype):
-    """As of `catalogue.top_k`, which fills lists up with -1."""
+    """Arrays of ids are read in the order of queries, with -1 as padding.
+
+    `catalogue.top_k` returns such arrays.
+    """
     retrieved = np.array([[9, 1, 2], [1, -1, -1], [-1, -1, -1]])
     relevant = [[1, 4], [1], [3]]
     if dtype == "uint8":
         retrieved[retrieved < 0] = [255, 254, 255, 254, 253]
-    assert found_in(relevant, retrieved.astype(dtype)) == pytest.approx(MEANS)
-    assert found_in(relevant, [*retrieved.astype(dtype)]) == pytest.approx(MEANS)
+    assert evaluate_lists(relevant, retrieved.astype(dtype)) == pytest.approx(MEANS)
+    assert evaluate_lists(relevant, [*retrieved.astype(dtype)]) == pytest.approx(MEANS)
     padded = np.array([[-1, 1, 4], [1, -1, -1], [-1, -1, 3]])
-    assert found_in(padded, retrieved.astype(dtype)) == pytest.approx(MEANS)
+    assert evaluate_lists(padded, retrieved.astype(dtype)) == pytest.approx(MEANS)
     evaluation = evaluate_run(relevant, retrieved.astype(dtype).tolist(), ["mrr"])
     assert evaluation.per_list["query_id"].to_pylist() == [0, 1, 2]
 
 
-def test_keys_of_dicts_are_no_padding():
+def test_keys_of_dicts_are_not_padding():
     run = {1: {-1: 0.9, 7: 0.8, 8: 0.7}}
     assert mrr({1: {7: 1, 9: 1}}, run) == 1 / 2
     assert mrr({1: {-1: 1}}, run) == 1.0
@@ -877,14 +927,14 @@ WRONG = [
     ([[1, 1, 2]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a dict; "),
     ([[1]], [["1", 1]], "ids of each query, of one type"),
     ([[1], [2]], [["1"], [1]], "`run` should have ids of one type"),
-    (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
-    (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
-    (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
+    (RELEVANT, to_list_columns({"1": ["a"], "2": None}), "None, for the query '2'"),
+    (RELEVANT, to_list_columns({"1": ["a", None]}), "Received: .'a', None., for"),
+    (RELEVANT, to_list_columns({"1": [["a"]]}), "lists of the type VARCHAR.."),
     (RELEVANT, {"query_id": ["1"] * 2, "item_id": [["a"], ["b"]]}, "several for"),
-    (RELEVANT, {**columns_of({"1": ["a"]}), "s": [[0.5]]}, "or leave out 's'"),
-    (RELEVANT, {**columns_of({"1": ["a"]}), "score": [0.5]}, "leave out 'score'"),
-    (RELEVANT, {**columns_of({"1": ["a"]}), "score": [[1, 2]]}, "as many scores"),
-    ({**columns_of({"1": ["a"]}), "grade": [[2]]}, LISTS, "`label` should name"),
+    (RELEVANT, {**to_list_columns({"1": ["a"]}), "s": [[0.5]]}, "or leave out 's'"),
+    (RELEVANT, {**to_list_columns({"1": ["a"]}), "score": [0.5]}, "leave out 'score'"),
+    (RELEVANT, {**to_list_columns({"1": ["a"]}), "score": [[1, 2]]}, "as many scores"),
+    ({**to_list_columns({"1": ["a"]}), "grade": [[2]]}, LISTS, "`label` should name"),
     (pd.Series([["a"]]), ONE, "a Series, which its method `to_list` makes lists"),
 ]
 
@@ -895,13 +945,13 @@ def test_wrong_judgments_and_runs(qrels, run, message):
         mrr(qrels, run)
 
 
-# Which queries and items count.
+# Rules for items and queries.
 
 
 def test_the_first_or_the_best_of_duplicates():
-    """Chunks of documents, whose scores are not sorted."""
-    qrels, run = graded(4)
-    chunks = pd.DataFrame(rows_in(run) * 3, columns=["query_id", "item_id", "score"])
+    """Duplicate items, such as chunks of documents, count by the first or best row."""
+    qrels, run = make_graded_run(4)
+    chunks = pd.DataFrame(list_rows(run) * 3, columns=["query_id", "item_id", "score"])
     chunks = chunks.sample(frac=0.7, random_state=0)
     chunks["score"] = np.random.default_rng(0).normal(size=len(chunks)).round(1)
     with raises("`run` should have each item of a query once. Received twice"):
@@ -910,13 +960,13 @@ def test_the_first_or_the_best_of_duplicates():
         scores = chunks.groupby(["query_id", "item_id"])["score"].agg(duplicates)
         counted = {q: x.droplevel(0).to_dict() for q, x in scores.groupby(level=0)}
         found = evaluate_run(qrels, chunks, ["ndcg@10"], duplicates=duplicates)
-        assert_equal(found, theirs(qrels, counted))
+        assert_equal(found, evaluate_by_pytrec_eval(qrels, counted))
         lists = {"1": ["x", "x", "b", "a", "b"]}
         assert mrr({"1": ["a"]}, lists, duplicates=duplicates) == pytest.approx(1 / 3)
 
 
 def test_duplicates_without_a_score():
-    """NaN is the lowest of scores."""
+    """NaN is below all other scores of a duplicate item."""
     run = {"query_id": [1, 1, 1], "item_id": [7, 7, 8], "score": [np.nan, 0.5, 0.1]}
     for duplicates, expected in (("first", 0.0), ("max", 1.0)):
         assert mrr({1: [7]}, run, duplicates=duplicates) == expected
@@ -926,7 +976,7 @@ def test_duplicates_without_a_score():
 
 
 def test_missing_queries_may_be_skipped():
-    """A query for which nothing was found is not missing."""
+    """`missing="skip"` skips queries that the run lacks, but not empty lists."""
     qrels = {query: {"a": 1} for query in "123"}
     for run in ({"1": ["a"], "2": []}, {"1": {"a": 0.5}, "2": {}}):
         found = evaluate_run(qrels, run, ["mrr"], missing="skip")
@@ -938,14 +988,14 @@ def test_missing_queries_may_be_skipped():
     assert mrr([5, 6], np.array([[5], [-1]]), missing="skip") == 1 / 2
 
 
-def test_documents_that_are_their_own_queries():
-    """Are left out of the run, as in BEIR, but not of the judgments."""
+def test_items_with_the_id_of_their_query():
+    """`ignore_identical_ids` changes the run, as in BEIR, but not the judgments."""
     own = {"ignore_identical_ids": True}
     found = evaluate_run({1: [1, 2]}, {1: ["1", "2"]}, ["mrr", "recall"], **own)
     assert found.to_dict() == {"mrr": 1.0, "recall": 1 / 2}
     rules = "Rules: trec_eval (version 10), ignore_identical_ids"
     assert found.summary().notes[0] == rules
-    # The run has the query though nothing is left of it.
+    # The run still has the query, although no item is left.
     alone = evaluate_run({1: [2], 3: [4]}, {1: ["1"]}, ["mrr"], missing="skip", **own)
     assert alone.per_list["mrr"].to_pylist() == [0.0]
     with raises("`ignore_identical_ids` should be False for lists in the order of the"):
@@ -971,7 +1021,7 @@ def test_the_share_of_judged_items(arguments):
 
 
 def test_ties_and_levels_of_judged_items(tmp_path, capsys):
-    """Which are judged, not relevant."""
+    """`judged` counts judged items in any order of ties and at any threshold."""
     run = "1 Q0 x 1 .5 t\n1 Q0 a 1 .5 t\n1 Q0 b 1 .5 t\n"
     files = write_texts(tmp_path, qrels="1 0 a 1\n1 0 b 0\n", run=run)
     row = health_checks(evaluate_run(*files, ["judged@2"]))["ties of judged@2"]
@@ -995,35 +1045,35 @@ def test_lines_of_json_start_with_any_value(tmp_path):
             evaluate(judgments, ["mrr"])
 
 
-# Warnings on few judgments.
+# Warnings about few judgments.
 
 
-def sparse(share_found):
-    """One judgment for each of 100 queries, some of which are found."""
+def make_sparse_judgments(share_found):
+    """Returns one judgment for each of 100 queries, and a run that finds some."""
     run = {str(q): {f"x{i}": -i for i in range(20)} for q in range(100)}
     for q in range(int(100 * share_found)):
         run[str(q)]["a"] = 5.0
     return {q: {"a": 1} for q in run}, run
 
 
-def test_few_judgments_are_no_reason_for_warnings():
-    found = evaluate_run(*sparse(0.3), ["ndcg@10"])
+def test_few_judgments_give_no_warnings():
+    found = evaluate_run(*make_sparse_judgments(0.3), ["ndcg@10"])
     assert found.warnings == []
     assert health_checks(found)["judged@10"]["share"] == pytest.approx(0.03)
     assert health_checks(found)["nothing judged"]["share"] == pytest.approx(0.7)
-    # None at all is one: the ids differ.
-    judged, run = sparse(0.0)
+    # A run without any judged item gives a warning, as its ids may be wrong.
+    judged, run = make_sparse_judgments(0.0)
     nothing_judged = "Warning: 100 of 100 lists have no judged items with a score: "
     question = "do the judgments and the run have the same item ids?"
     found = evaluate_run(judged, run, ["ndcg@10"])
     assert found.warnings == [nothing_judged + question]
-    # Those with results have no judged ones, however many have none.
+    # Queries without retrieved items do not change the warning.
     nothing = {q: {} for q in list(run)[:30]}
     warnings = evaluate_run(judged, run | nothing, ["ndcg@10"]).warnings
     assert any("70 of 100 lists have no judged items" in x for x in warnings)
 
 
-def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
+def test_queries_without_retrieved_items_have_no_share_of_judged_items():
     qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 0.9, "b": 0.5}}
     found = evaluate_run(qrels, run, ["ndcg@2"])
     assert health_checks(found)["judged@2"]["share"] == 1 / 2
@@ -1031,7 +1081,7 @@ def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
     assert "their top 2, 50% on average" in found.warnings[1]
 
 
-def test_missing_judgments_among_many_are_one():
+def test_missing_judgments_in_the_top_give_a_warning():
     qrels = {str(q): {f"d{i}": i % 2 for i in range(30)} for q in range(10)}
     run = {q: {f"d{i}": -i for i in range(25, 45)} for q in qrels}
     (warning,) = evaluate_run(qrels, run, ["ndcg@10"]).warnings
@@ -1041,11 +1091,11 @@ def test_missing_judgments_among_many_are_one():
     assert any("7 of 10 lists have no judged items with a score" in w for w in warnings)
 
 
-# What people type.
+# The mapping interface and spellings of names.
 
 
 def test_an_evaluation_is_a_mapping_from_metrics_to_values():
-    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    found = evaluate_run(*make_graded_run(0), ["ndcg@10", "mrr"])
     summary = found.summary()
     values = dict(zip(summary["metric"], summary["value"], strict=True))
     assert isinstance(found, Mapping)
@@ -1067,11 +1117,11 @@ def test_an_evaluation_is_a_mapping_from_metrics_to_values():
 
 
 def test_evaluations_are_equal_only_to_themselves():
-    found, other = (evaluate_run(*graded(0), ["mrr"]) for _ in range(2))
+    found, other = (evaluate_run(*make_graded_run(0), ["mrr"]) for _ in range(2))
     assert dict(found) == dict(other)
     assert found != other
     assert len({found, other, found}) == 2
-    # An evaluation of no lists is true as well.
+    # An evaluation without lists is true as well.
     assert Evaluation(found.table.slice(0, 0))
     for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
         assert (dict(again), again.lists) == (dict(found), found.lists)
@@ -1080,14 +1130,14 @@ def test_evaluations_are_equal_only_to_themselves():
 @pytest.mark.parametrize(
     ("args", "kwargs"), [(["1"], {}), ([None], {}), ([], {"query": "1"})]
 )
-def test_items_of_an_evaluation_are_no_items_of_a_query(args, kwargs):
-    found = evaluate_run(*graded(0), ["mrr"], keep_items=3)
+def test_items_of_an_evaluation_take_no_query(args, kwargs):
+    found = evaluate_run(*make_graded_run(0), ["mrr"], keep_items=3)
     with pytest.raises(TypeError, match=r"`ranking\(query\)` returns the items of a"):
         found.items(*args, **kwargs)
 
 
 def test_unknown_metrics_and_columns_are_key_errors():
-    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    found = evaluate_run(*make_graded_run(0), ["ndcg@10", "mrr"])
     summary = found.summary()
     listed = ". Known names are ['ndcg@10', 'mrr']"
     close = '. Did you mean "mrr"?'
@@ -1114,7 +1164,7 @@ SPELLINGS = ["ndcg_at_10", "ndcg_cut_10", "ndcg_cut.10", "nDCG@10"]
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_a_metric_is_named_by_any_of_its_spellings(tmp_path, monkeypatch, name):
-    """In gates, where metrics of a file are chosen, and in Python."""
+    """All spellings of a metric select it, in options of the command and in Python."""
     monkeypatch.chdir(tmp_path)
     found = evaluate_run(QRELS, RUN, ["mrr", "ndcg@10"])
     found.write("lists.parquet")
@@ -1150,16 +1200,16 @@ OF_DIVERSITY = {"1": {"d2": 0.9, "d1": 0.8, "d3": 0.7, "d9": 0.6}, "2": {"d4": 1
 ROW = "query_id subtopic_id item_id label"
 
 
-def nested(rows):
-    """Judgments as `{query: {subtopic: {item: label}}}`."""
+def nest(rows):
+    """Returns judgments as `{query: {subtopic: {item: label}}}`."""
     found = {}
     for query, subtopic, item, label in rows:
         found.setdefault(query, {}).setdefault(subtopic, {})[item] = label
     return found
 
 
-def diverse(seed, queries=60):
-    """Judgments and a run with ties, unjudged items, and subtopics of no use."""
+def make_subtopic_run(seed, queries=60):
+    """Returns judgments and a run with ties, unjudged items and empty subtopics."""
     rng = np.random.default_rng(seed)
     qrels, run = [], {}
     for query in range(queries):
@@ -1179,11 +1229,11 @@ def diverse(seed, queries=60):
 
 @pytest.mark.parametrize("kind", ["", "(rel=2)", "(alpha=0.3,rel=2)", "judged"])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_numbers_of_ndeval_in_ir_measures(seed, kind):
+def test_values_equal_those_of_ndeval_in_ir_measures(seed, kind):
     pytest.importorskip("pyndeval")
     import ir_measures
 
-    qrels, run = diverse(seed)
+    qrels, run = make_subtopic_run(seed)
     level, unjudged = ("", "drop") if kind == "judged" else (kind, "irrelevant")
     some = [name for name in SUBTOPIC_CASES if "alpha" in name or "alpha" not in level]
     names = [name.replace("@", f"{level}@") for name in some]
@@ -1191,12 +1241,12 @@ def test_the_numbers_of_ndeval_in_ir_measures(seed, kind):
     given = [ir_measures.Qrel(q, i, y, t) for q, t, i, y in qrels]
     scored = [
         ir_measures.ScoredDoc(*row)
-        for row in rows_in(run)
+        for row in list_rows(run)
         if unjudged == "irrelevant" or row[:2] in judged
     ]
     measures = {ir_measures.parse_measure(name): name for name in names}
     expected = ir_measures.calc(measures, given, scored)
-    by_query = values_of(evaluate_run(nested(qrels), run, names, unjudged=unjudged))
+    by_query = get_values(evaluate_run(nest(qrels), run, names, unjudged=unjudged))
     assert len(by_query) * len(names) == len(expected.per_query)
     for each in expected.per_query:
         value = by_query[each.query_id][measures[each.measure]]
@@ -1204,10 +1254,10 @@ def test_the_numbers_of_ndeval_in_ir_measures(seed, kind):
 
 
 def test_names_and_rules_of_subtopics():
-    """Under any name by ndeval's definition, but by our own with our rules."""
-    qrels = nested(DIVERSITY)
+    """All names have ndeval's definitions, except with the rules of this package."""
+    qrels = nest(DIVERSITY)
     own = "alpha_ndcg@2 alpha_dcg@2 err_ia@2 precision_ia@4 subtopic_recall@2"
-    # The first two items are of the first of two subtopics.
+    # The first two items are relevant to the first of two subtopics.
     second = 1 / np.log2(3)
     gains, most = 1 + second / 2, 2 * (1 + second / 2)
     expected = [gains / (1 + second), gains / most, (1 + 1 / 4) / 2 / (1 + 1 / 4)]
@@ -1219,7 +1269,9 @@ def test_names_and_rules_of_subtopics():
         ("alpha-nDCG@2 alpha-DCG@2 ERR-IA@2 P-IA@4 strec@2", "trec_eval-9", expected),
         (own, "keras", ours),
     ):
-        found = values_of(evaluate_run(qrels, OF_DIVERSITY, names.split(), rules=rules))
+        found = get_values(
+            evaluate_run(qrels, OF_DIVERSITY, names.split(), rules=rules)
+        )
         assert [*found["1"].values()] == pytest.approx(values)
         assert {*found["2"].values()} == {0.0}
 
@@ -1227,14 +1279,14 @@ def test_names_and_rules_of_subtopics():
 def test_forms_of_judgments_with_subtopics(tmp_path):
     lines = "\n".join(" ".join(map(str, row)) for row in DIVERSITY)
     commas = lines.replace(" ", ",")
-    csv, dicts = f"qid,subtopic,docno,label\n{commas}", json.dumps(nested(DIVERSITY))
+    csv, dicts = f"qid,subtopic,docno,label\n{commas}", json.dumps(nest(DIVERSITY))
     *files, bare = write_texts(tmp_path, lines=lines, csv=csv, dicts=dicts, bare=commas)
-    expected = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, SUBTOPIC_CASES).to_dict()
+    expected = evaluate_run(nest(DIVERSITY), OF_DIVERSITY, SUBTOPIC_CASES).to_dict()
     assert 0 < expected["alpha_nDCG@5"] < 0.5
     names = {"query": "column0", "item": "column2", "label": "column3"}
     for qrels, arguments in (
-        (pa.table(by_column(DIVERSITY, ROW)), {}),
-        (pa.table(by_column(DIVERSITY, "query_id iteration doc_id relevance")), {}),
+        (pa.table(to_columns(DIVERSITY, ROW)), {}),
+        (pa.table(to_columns(DIVERSITY, "query_id iteration doc_id relevance")), {}),
         *((file, {}) for file in files),
         (bare, {**names, "subtopic": "column1"}),
     ):
@@ -1265,7 +1317,7 @@ def test_judgments_without_subtopics_are_an_error(tmp_path, qrels, message):
     assert "{query: {subtopic: {item: label}}}" in str(error.value)
 
 
-def test_what_is_wrong_with_subtopics():
+def test_invalid_subtopics_are_errors():
     twice = "Received twice: the item 'd1' of the query '1' and the subtopic 'a', in"
     for qrels, message in (
         ([*DIVERSITY, ("1", "a", "d1", 0)], twice),
@@ -1273,21 +1325,21 @@ def test_what_is_wrong_with_subtopics():
         ([("1", "a", ["d1"], [1])], "with subtopics should have a row for each item"),
     ):
         with raises(message):
-            evaluate_run(by_column(qrels, ROW), OF_DIVERSITY, ["alpha_nDCG@5"])
+            evaluate_run(to_columns(qrels, ROW), OF_DIVERSITY, ["alpha_nDCG@5"])
     alpha, weighted = ["alpha_ndcg@5", "map"], [PrecisionIA(subtopic_weights=[1, 2])]
     with raises("`evaluate_run` takes judgments of these. Received: alpha_ndcg@5"):
         evaluate({"query_id": [1], "label": [1], "score": [1]}, alpha)
     with raises("`subtopic_weights=None`, as each query has subtopics of its own"):
-        evaluate_run(nested(DIVERSITY), OF_DIVERSITY, weighted)
+        evaluate_run(nest(DIVERSITY), OF_DIVERSITY, weighted)
 
 
-def test_metrics_that_read_no_subtopics_beside_those_that_do():
-    """An item has its highest label; without subtopics, several are an error."""
+def test_metrics_with_and_without_subtopics():
+    """An item has its highest label. Without subtopics, duplicate rows are an error."""
     single = {"1": {"d1": 1, "d2": 1, "d3": 2}, "2": {"d4": -2, "d1": 0}}
     names = ["ndcg@5", "map", "bpref", "judged@2", "P(rel=2)@5"]
-    rows = by_column(DIVERSITY, ROW)
+    rows = to_columns(DIVERSITY, ROW)
     mixed = evaluate_run(rows, OF_DIVERSITY, [*names, "StRecall@2"])
-    assert values_of(mixed)["1"].pop("StRecall@2") == 1 / 2
+    assert get_values(mixed)["1"].pop("StRecall@2") == 1 / 2
     expected = evaluate_run(single, OF_DIVERSITY, names).to_dict()
     assert {name: mixed[name] for name in names} == expected
     with raises("Received twice: the item 'd1' of the query '1'"):
@@ -1295,14 +1347,14 @@ def test_metrics_that_read_no_subtopics_beside_those_that_do():
 
 
 def test_tied_items_of_metrics_with_and_without_subtopics():
-    """As pyndeval and trec_eval have them, in one evaluation."""
+    """Ties are broken as in pyndeval with subtopics, and as in trec_eval without."""
     qrels, run = {"1": {"a": ["d1"], "b": ["d3"]}}, {"1": {"d1": 1.0, "d2": 1.0}}
     found = evaluate_run(qrels, run, ["StRecall@1", "P@1"])
     assert found.to_dict() == {"StRecall@1": 1 / 2, "P@1": 0.0}
     for name, best in (("StRecall@1", 1 / 2), ("P@1", 1.0)):
         row = health_checks(found)[f"ties of {name}"]
         assert (row["worst"], row["average"], row["best"]) == (0.0, best / 2, best)
-    # In double precision, none are tied.
+    # Scores that differ in float64 are not tied.
     run["1"]["d2"] = 1.0 + 1e-12
     assert evaluate_run(qrels, run, ["StRecall@1"]).to_dict() == {"StRecall@1": 0.0}
 

@@ -1,4 +1,4 @@
-"""Judgments and runs in memory: dicts, lists of ids, pairs, and any scalars."""
+"""Judgments and runs in memory: dicts, lists of ids, pairs, and scalar types."""
 
 import collections
 import decimal
@@ -28,7 +28,7 @@ def table(names, *columns):
 
 
 OF_ONE_TYPE = "`qrels` and `run` should be lists of the ids of each query, of one type"
-# Pairs of ids on both sides, whatever they are, and lists of several types.
+# Pairs of ids on both sides, which may be rows, and lists of several types.
 UNCLEAR = [
     ([(1, 7), (1, 9), (2, 3)], [(1, 5), (1, 9), (2, 3)]),
     ([(1, 5), (2, 6), (3, 7)], [(3, 5), (1, 9), (2, 8)]),
@@ -46,7 +46,7 @@ UNCLEAR = [
 @pytest.mark.parametrize(("judged", "found"), UNCLEAR)
 @pytest.mark.parametrize("convert", [list, lambda x: np.array(x, object)])
 def test_lists_that_may_be_rows(judged, found, convert):
-    """Pass them as tables, or as values of a dict."""
+    """Lists that may be rows are an error, which advises to pass tables or dicts."""
     lists = [list(map(list, side)) for side in (judged, found)]
     with raises(OF_ONE_TYPE) as error:
         mrr(*map(convert, lists))
@@ -58,19 +58,22 @@ def test_lists_that_may_be_rows(judged, found, convert):
             mrr(one, other)
 
 
-def test_lists_of_two_ids_say_that_they_are_no_rows():
+def test_lists_of_two_ids_should_be_in_dicts():
     judged, found = np.array([[1, 7], [2, 3]]), np.array([[7, 8], [4, 2]])
     for given in ((judged, found), (judged.tolist(), [*found])):
         with raises(OF_ONE_TYPE):
             mrr(*given)
         assert mrr(*(dict(enumerate(x)) for x in given)) == (1 + 1 / 2) / 2
-    # The other side has none.
+    # The lists are accepted if the other side has no pairs.
     assert mrr([7, 3], [[5, 7], [3, 1]]) == mrr([[7, 3], [3]], [[5, 7], [3, 1]]) == 0.75
     assert mrr(judged, np.array([[7, 8, 9], [4, 2, 1]])) == (1 + 1 / 2) / 2
 
 
 def test_lists_of_ids():
-    """Ids of lists of three, as of `catalogue.top_k`, whose first ones repeat."""
+    """Lists of three ids, as `catalogue.top_k` returns, give the reciprocal rank.
+
+    The first ids of lists repeat, as ids of queries would in rows.
+    """
     rng = np.random.default_rng(0)
     ranked = np.argsort(rng.random((1000, 100)), axis=1)[:, :3]
     judged, found = ranked[:500], ranked[500:]
@@ -83,7 +86,7 @@ def test_lists_of_ids():
         assert values == pytest.approx(np.mean(expected))
 
 
-# Rows, of which pandas makes a table.
+# Rows, which users should convert with pandas.
 
 Qrel = collections.namedtuple("Qrel", "query_id doc_id relevance iteration")
 ScoredDoc = collections.namedtuple("ScoredDoc", "query_id doc_id score")
@@ -103,7 +106,7 @@ ROWS = {
     "structured arrays": [x.to_records(index=False) for x in FRAMES],
 }
 NAMED_ROWS = "named tuples", "dicts", "structured arrays"
-# D1 is at rank 2, and D3 at rank 1.
+# The relevant items are D1 at rank 2 and D3 at rank 1.
 NDCG = (1 / np.log2(3) + 1) / 2
 
 
@@ -160,8 +163,8 @@ NO_SOURCES = [
 
 @pytest.mark.parametrize("side", ["qrels", "run"])
 @pytest.mark.parametrize(("source", "message"), NO_SOURCES)
-def test_what_is_no_source(source, message, side):
-    """Lists of ids among them, where the other side has none."""
+def test_invalid_sources_are_errors(source, message, side):
+    """Invalid sources are an error, such as lists of ids on one side only."""
     with raises(message) as error:
         mrr(**{"qrels": {"q": ["d"]}, "run": {"q": ["d"]}, side: source})
     assert f"`{side}` should be files" in str(error.value)
@@ -235,13 +238,13 @@ def test_files_without_labels(tmp_path, capsys, name):
         assert "mrr\t0.75\t" in capsys.readouterr().out
 
 
-def test_columns_without_names_or_labels_are_named_by_their_places(tmp_path):
+def test_columns_without_names_or_labels_are_named_by_index(tmp_path):
     (qrels,) = write_texts(tmp_path, qrels="q\ta\nr\tb\n")
     run = {"q": ["a"], "r": ["x", "b"]}
     assert mrr(qrels, run, query="column0", item="column1") == (1 + 1 / 2) / 2
 
 
-# A run in which nothing was found.
+# Runs without retrieved items.
 
 NOTHING = {
     "a dict of lists": lambda query: {query: []},
@@ -260,8 +263,8 @@ NOTHING = {
 
 @pytest.mark.parametrize("name", NOTHING)
 @pytest.mark.parametrize("ids", [str, int])
-def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
-    """Counts as 0 for each query, as with `trec_eval -c`, and has a warning."""
+def test_a_run_without_retrieved_items(tmp_path, name, ids):
+    """A run without items counts as 0, as with `trec_eval -c`, and gives a warning."""
     run, (a, b, x) = NOTHING[name], map(ids, (1, 2, 3))
     run = write_texts(tmp_path, **{name: run}) if isinstance(run, str) else run(a)
     found = evaluate_run({a: [x], b: {x}}, run, ["mrr", "ndcg@5"], keep_items=2)
@@ -271,19 +274,19 @@ def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
     assert [row["item"] for row in found.ranking(a)] == [x]
 
 
-def test_nothing_found_for_queries_by_their_places():
+def test_numbered_queries_without_retrieved_items():
     for run in ([[], []], np.zeros((2, 0), int), np.full((2, 3), -1)):
         found = evaluate_run([[1], [2]], run, ["mrr"])
         assert found.per_list["mrr"].to_pylist() == [0.0, 0.0]
 
 
-def test_no_run_at_all_is_not_skipped():
+def test_an_empty_run_is_not_skipped():
     assert mrr({"a": ["x"], "b": ["y"]}, {"a": []}, missing="skip") == 0.0
     with raises("`run` should have rows. Received: none"):
         mrr({"a": ["x"]}, {}, missing="skip")
 
 
-# Numbers of any library.
+# Numbers of all libraries.
 
 SCALARS = [
     *(np.float16(2), np.float32(2), np.int8(2), np.array(2), np.array(2.0)),
@@ -291,7 +294,7 @@ SCALARS = [
 ]
 
 
-def of_library(name):
+def make_scalars(name):
     module = pytest.importorskip(name)
     if name == "torch":
         half = module.tensor(2.0, dtype=module.bfloat16)
@@ -303,7 +306,7 @@ def of_library(name):
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tensorflow"])
 def test_scalars_of_any_library(library):
-    for scalar in SCALARS if library == "numpy" else of_library(library):
+    for scalar in SCALARS if library == "numpy" else make_scalars(library):
         qrels, run = {"q": {"a": scalar, "b": 0}}, {"q": {"a": scalar, "b": 2.5}}
         assert mrr(qrels, run) == 1 / 2
         label = float(scalar.detach() if library == "torch" else scalar)
@@ -320,7 +323,7 @@ NO_NUMBERS = [
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
 @pytest.mark.parametrize("others", [{}, {"b": 0}])
-def test_what_is_no_number_is_named(value, others):
+def test_values_that_are_not_numbers_are_named(value, others):
     wrong, right = {"q": {"a": value, **others}}, {"q": {"a": 1, **others}}
     place = "for the item 'a' of the query 'q'"
     for qrels, run, side in ((wrong, right, "qrels"), (right, wrong, "run")):
@@ -333,7 +336,7 @@ def test_what_is_no_number_is_named(value, others):
         evaluate_run({"q": {"s": wrong["q"]}}, right, ["subtopic_recall@5"])
 
 
-def test_numbers_in_the_place_of_lists():
+def test_pairs_in_place_of_lists():
     qrels, pairs = {"q": ["a"]}, [("a", 0.5), ("b", 0.4)]
     for found in (pairs, [list(x) for x in pairs], tuple(pairs)):
         assert mrr(qrels, {"q": found}) == 1.0
@@ -358,7 +361,7 @@ BOTH_MEANT = [
 
 
 @pytest.mark.parametrize(("names", "both", "argument"), BOTH_MEANT)
-def test_columns_that_may_both_be_meant(names, both, argument):
+def test_ambiguous_columns_are_errors(names, both, argument):
     run = table(names, ["q"], ["q"], ["q"], ["q"])
     with raises(f"and a table with {both}: say which, such as {argument}"):
         mrr({"q": ["q"]}, run)
@@ -367,9 +370,9 @@ def test_columns_that_may_both_be_meant(names, both, argument):
 def test_one_of_two_columns_of_ids():
     run = table("qid doc_id docno score", ["q"], [5], ["d"], [1.0])
     assert mrr({"q": ["d"]}, run, item="docno") == 1.0
-    # The name of the argument's default is there.
+    # The default name takes precedence over known names.
     assert mrr({"q": ["d"]}, run.rename(columns={"docno": "item_id"})) == 1.0
-    # As in PyTerrier: the number of a document in the index, and the query's text.
+    # PyTerrier also has the number of a document in the index and the query's text.
     names = "qid docid docno rank score query"
     run = table(names, ["q"], [5], ["d"], [0], [1.0], ["what"])
     assert mrr({"q": ["d"]}, run) == 1.0
@@ -377,7 +380,7 @@ def test_one_of_two_columns_of_ids():
     assert mrr(labels, run, label="rating") == 1.0
 
 
-# What errors and pages say.
+# Texts of errors and pages.
 
 
 @pytest.mark.parametrize("rules", ["trec_eval", "keras"])
@@ -394,7 +397,7 @@ def test_labels_above_the_highest_grade(rules):
     assert values.to_pylist() == pytest.approx([(2**4 - 1) / 2**7, (2**7 - 1) / 2**7])
 
 
-def test_err_as_spelled_in_ir_measures():
+def test_err_with_the_name_of_ir_measures():
     qrels, run = {"a": {"x": 3, "y": 1}}, {"a": {"y": 0.9, "x": 0.7}}
     first, second = (2**1 - 1) / 2**4, (2**3 - 1) / 2**4
     expected = first + (1 - first) * second / 2
@@ -403,13 +406,13 @@ def test_err_as_spelled_in_ir_measures():
     assert values == pytest.approx([*[expected] * 3, first])
 
 
-def test_some_of_the_queries_that_are_left_out():
+def test_some_left_out_queries_are_named():
     found = evaluate_run({"a": ["x"]}, {q: ["x"] for q in "adcb"} | {"e": []}, ["mrr"])
     message = "of the run without judgments are left out (4): 'b', 'c', 'd', ..."
     assert any(message in x for x in found.warnings)
 
 
-def test_ids_without_scores_have_none():
+def test_ids_without_scores_have_no_scores():
     for run, scores in (
         ({"q": ["a", "b"]}, [None, None]),
         ({"q": {"a": 0, "b": -1}}, [0.0, -1.0]),
@@ -452,7 +455,7 @@ def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
     assert "Model: dpr. Baseline: bm25. 1 list" in text
 
 
-# The same judgments as targets.
+# Judgments as targets.
 
 
 def test_no_judgments_as_targets():
@@ -477,7 +480,7 @@ PAIRS = {
 
 @pytest.mark.parametrize("form", PAIRS)
 def test_pairs_of_items_and_scores(form):
-    """The order is that of the scores, and nothing was found for the query 2."""
+    """Pairs are ranked by their scores, and a query may have none."""
     assert mrr({"1": ["a"], "2": ["a"]}, {"1": PAIRS[form], "2": []}) == 0.5
     assert mrr([["a"], ["x", "y"]], [PAIRS[form], PAIRS[form]]) == (1 + 1 / 2) / 2
 
@@ -499,7 +502,7 @@ def test_pairs_with_duplicates():
 
 PAIRED, SUBTOPICS = "; pairs have an item and its score, in", "pass the groups as subto"
 NO_PAIRS = [
-    # Mixed forms.
+    # Queries have different forms.
     ({"1": ["a"]}, {"1": [("a", 0.9)], "2": {"a": 0.9}}, PAIRED),
     (
         {"1": ["a"]},
@@ -513,14 +516,14 @@ NO_PAIRS = [
     ),
     ({"1": ["a"]}, {"1": [("a", 0.9), "b"]}, PAIRED),
     ({"1": ["a"]}, {"1": ("a", 0.9)}, "Received: ('a', 0.9), for the query '1'"),
-    # A score first, a text for a score, and more than two.
+    # The score comes first, is a text, or has a third value after it.
     ({"1": ["a"]}, {"1": [(0.9, "a")]}, PAIRED),
     ({"1": ["a"]}, {"1": [("a", "0.9")]}, PAIRED),
     ({"1": ["a"]}, {"1": [("a", 0.9, 1)]}, PAIRED),
     ({"1": ["a"]}, {"1": [(True, 0.9)]}, PAIRED),
     ({"1": ["a"]}, {"1": [("a", None)]}, "a score in each row. Received: 1 without"),
     ({"1": ["a"]}, {"1": [["a", "b"], ["c", "d"]]}, PAIRED),
-    # Any item of a group.
+    # Groups of items, of which any item may be relevant, should be subtopics.
     ({"1": [["a", "b"], ["c"]]}, {"1": ["a"]}, SUBTOPICS),
     ({"1": [["a", "b"], ["c", "d"]]}, {"1": ["a"]}, SUBTOPICS),
     ({"1": [[1, 2], [3, 4]]}, {"1": [1]}, SUBTOPICS),
@@ -531,7 +534,7 @@ NO_PAIRS = [
 
 
 @pytest.mark.parametrize(("qrels", "run", "message"), NO_PAIRS)
-def test_what_is_no_pair(qrels, run, message):
+def test_invalid_pairs_are_errors(qrels, run, message):
     with raises(message):
         mrr(qrels, run)
 

@@ -1,4 +1,4 @@
-"""What trec_eval prints for a real run and real judgments."""
+"""Comparison of metric functions with trec_eval's results for a real run."""
 
 import collections
 
@@ -12,7 +12,7 @@ CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 
 
 def measures():
-    """Our function and its arguments for each measure of trec_eval."""
+    """Yields a function and its arguments for each measure of trec_eval."""
     yield "map", functional.average_precision, {}
     yield "recip_rank", functional.reciprocal_rank, {}
     yield "Rprec", functional.r_precision, {}
@@ -46,9 +46,9 @@ def run():
 
 @pytest.fixture(scope="module")
 def lists(judgments, run):
-    """Of each topic, the retrieved and the judged documents.
+    """Returns labels and scores of the retrieved and judged documents of each topic.
 
-    trec_eval puts the last name first among tied documents: so they are listed.
+    Documents are in descending order of their names, in which trec_eval ranks ties.
     """
     labels, scores = [], []
     for topic in sorted(run):
@@ -60,7 +60,7 @@ def lists(judgments, run):
 
 @pytest.fixture(scope="module")
 def printed():
-    """The numbers of `out.test.aq`, by measure and topic."""
+    """Returns the values in `out.test.aq`, by measure and topic."""
     values = {}
     for line in find_data_file("trec_eval/out.test.aq").read_text().splitlines():
         measure, topic, value = line.split(maxsplit=2)

@@ -1,4 +1,4 @@
-"""Plain lines of TREC files, which Arrow reads, compared with what DuckDB reads."""
+"""Comparison of the two readers of TREC files: Arrow for plain lines, and DuckDB."""
 
 import hypothesis
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from keras_rank.reading.engine import connect
 from keras_rank.reading.part import ColumnRef
-from keras_rank.reading.text import NUMBERS, LinesPart
+from keras_rank.reading.text import NUMBER_ROLES, LinesPart
 
 IDS = [
     "a",
@@ -33,11 +33,11 @@ WIDTHS = {"qrels": (2, 3, 4), "run": (3, 5, 6)}
 
 @st.composite
 def contents(draw):
-    """The name of a side, and the text of its file."""
+    """Draws the name of a side and the text of its file."""
     name = draw(st.sampled_from(sorted(WIDTHS)))
     width = draw(st.sampled_from(WIDTHS[name]))
     number = {2: None, 3: 2, 4: 3}.get(width, 4)
-    # Most files have usual values only.
+    # Half of the files only have usual values.
     ids = st.sampled_from(draw(st.sampled_from([IDS[:3], IDS])))
     numbers = st.sampled_from(draw(st.sampled_from([VALUES[:9], VALUES])))
     unusual = draw(
@@ -59,17 +59,17 @@ def connection():
         yield connection
 
 
-def rows_of(connection, name, text):
-    """The rows, or the error."""
+def read_rows(connection, name, text):
+    """Returns the rows of a file as text, or the message of the error."""
     part = LinesPart(connection, name, text.encode(), ())
-    types = {"query": "VARCHAR", "item": "VARCHAR", NUMBERS[name]: "DOUBLE"}
-    sought = {
+    types = {"query": "VARCHAR", "item": "VARCHAR", NUMBER_ROLES[name]: "DOUBLE"}
+    refs = {
         role: ColumnRef(role, f"column{i}", is_required=True, is_finite=role == "label")
         for i, role in enumerate(part.fields)
         if role in types
     }
     try:
-        return repr(part.select(sought, {x: types[x] for x in sought}).fetchall())
+        return repr(part.select(refs, {x: types[x] for x in refs}).fetchall())
     except ValueError as error:
         return str(error)
 
@@ -80,11 +80,11 @@ def rows_of(connection, name, text):
 @hypothesis.example(content=("qrels", "q\t0\td\t1\t"))
 @hypothesis.example(content=("run", "q Q0 d 1 0.5\nq  d 1 0.5 t\n"))
 @hypothesis.example(content=("run", "q Q0 d 1 0.5 t\n\tQ0 e 2 0.4 t\n"))
-def test_plain_lines_are_read_alike(content, connection):
-    found = rows_of(connection, *content)
+def test_both_readers_read_equal_rows(content, connection):
+    found = read_rows(connection, *content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LinesPart, "_separator", None)
-        assert found == rows_of(connection, *content)
+        assert found == read_rows(connection, *content)
 
 
 @pytest.mark.parametrize("separator", [" ", "\t"])
@@ -92,4 +92,4 @@ def test_plain_lines_need_no_regular_expression(separator, connection, monkeypat
     monkeypatch.setattr(LinesPart, "_split", None)
     lines = [["q", "0", "a", "1"], ["q", "0", "b", "-2"]]
     text = "".join(separator.join(fields) + "\n" for fields in lines)
-    assert rows_of(connection, "qrels", text) == "[('q', 'a', 1.0), ('q', 'b', -2.0)]"
+    assert read_rows(connection, "qrels", text) == "[('q', 'a', 1.0), ('q', 'b', -2.0)]"

@@ -1,4 +1,4 @@
-"""Rows of tables without a label: padding, as in `fit`, and said so."""
+"""Rows of tables without a label, which are padding as in `fit`, and their notes."""
 
 import re
 
@@ -21,7 +21,7 @@ COLUMNS = ["query_id", "item_id", "label", "score", "weight", "market"]
 
 
 def make_rows(missing):
-    """Rows in order, of which some have no label. Those of the third list have none."""
+    """Returns sorted rows, some without a label. The third list has no labels."""
     table = labeled_rows(lists=40, digits=6).sort_by("query_id")
     rows = {name: table[name].to_numpy() for name in COLUMNS}
     is_missing = np.random.default_rng(0).random(len(table)) < 0.3
@@ -29,22 +29,22 @@ def make_rows(missing):
     return {**rows, "label": np.where(is_missing, missing, rows["label"])}
 
 
-def with_nulls(rows):
-    """The same as a table, in which NaN is null in a column of integers."""
+def to_table_with_nulls(rows):
+    """Converts rows to a table with integers as labels, and null for NaN."""
     label = pa.array(rows["label"], from_pandas=True).cast(pa.int16())
     return pa.table({**rows, "label": label})
 
 
-def both_rules(rows, names):
+def evaluate_by_both_rules(rows, names):
     return [evaluate(rows, names, unjudged=x) for x in ("drop", "irrelevant")]
 
 
-def number_of_unlabeled(rows):
+def count_unlabeled(rows):
     return int(np.sum(~(rows["label"] >= 0.0)))
 
 
-def by_metrics(rows, names, weight=None):
-    """What metrics give for the padded lists of rows, as in `fit`."""
+def compute_by_metrics(rows, names, weight=None):
+    """Returns the values of metrics for padded lists of the rows, as in `fit`."""
     group = keras_rank.metrics.RankingMetrics(names)
     lists = {x: pad_lists(rows[x], group_ids=rows["query_id"]) for x in COLUMNS[2:5]}
     weights = None if weight is None else lists["weight"]
@@ -55,21 +55,21 @@ def by_metrics(rows, names, weight=None):
 @pytest.mark.filterwarnings("ignore:Labels below 0 are padding|`sample_weight` has")
 @pytest.mark.parametrize("missing", [-1.0, -0.5, NAN])
 @pytest.mark.parametrize("weight", [None, "weight"])
-def test_the_number_is_that_of_fit(missing, weight):
+def test_values_equal_those_of_fit(missing, weight):
     rows = make_rows(missing)
-    expected = by_metrics(rows, NAMES, weight)
+    expected = compute_by_metrics(rows, NAMES, weight)
     for table in (rows, pd.DataFrame(rows), pa.table(rows)):
         found = evaluate(table, NAMES, weight=weight).to_dict()
         np.testing.assert_allclose([*found.values()], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_the_number_of_nulls_is_that_of_fit(tmp_path, monkeypatch, suffix):
-    """In columns of integers, files of any format, and parts of any size."""
+def test_values_with_nulls_equal_those_of_fit(tmp_path, monkeypatch, suffix):
+    """Null labels give the values of `fit`, in memory, in files and in small blocks."""
     rows = make_rows(NAN)
-    expected, table = by_metrics(rows, NAMES), with_nulls(rows)
-    assert table["label"].null_count == number_of_unlabeled(rows) > 0
-    # The same query lies at the end of one file and at the start of the other.
+    expected, table = compute_by_metrics(rows, NAMES), to_table_with_nulls(rows)
+    assert table["label"].null_count == count_unlabeled(rows) > 0
+    # One query has rows at the end of one file and at the start of the other.
     half = 1 + np.flatnonzero(np.diff(rows["query_id"]) == 0)[100]
     for i, part in enumerate((table.slice(0, half), table.slice(half))):
         write(part, tmp_path / f"{i}.{suffix}")
@@ -84,7 +84,7 @@ def test_the_number_of_nulls_is_that_of_fit(tmp_path, monkeypatch, suffix):
 
 
 def test_padding_changes_no_bit():
-    """Nor do its scores, items, weights and columns, wherever it stands."""
+    """Padding changes no bit, whatever its scores, items, weights and positions are."""
     rows = pd.DataFrame(make_rows(-1.0))
     is_item = rows["label"] >= 0.0
     odd = {"item_id": 7, "score": np.inf, "weight": NAN, "market": "nowhere"}
@@ -111,8 +111,8 @@ def test_a_list_of_padding_is_left_out():
     assert max(x["lists"] for x in found.health() if x["check"] != "judged@2") == 0
 
 
-def test_padding_beside_labels_of_0():
-    """It is no item that could be found in place of the other."""
+def test_padding_next_to_labels_of_0():
+    """A padding row is not an irrelevant item, so it does not change fall-out."""
     rows = {"query_id": ["1", "1"], "item_id": ["a", "b"], "label": [0, -1]}
     rows["score"] = [1, 2]
     for found in (
@@ -133,7 +133,7 @@ def test_a_table_without_any_label_has_no_value(tmp_path):
     assert str(Evaluation.read(tmp_path / "lists.parquet")) == str(found)
 
 
-SAID = {
+RULE_NOTES = {
     None: "left out as padding (unjudged=drop).",
     "drop": "left out as padding (unjudged=drop).",
     "irrelevant": "counted as irrelevant (unjudged=irrelevant).",
@@ -141,11 +141,11 @@ SAID = {
 
 
 @pytest.mark.parametrize("missing", [-1.0, NAN])
-def test_the_rule_is_said(missing, tmp_path):
+def test_the_rule_is_noted(missing, tmp_path):
     rows = make_rows(missing)
-    start = f"labels: {number_of_unlabeled(rows)} of {len(rows['label'])} rows, "
-    found = {x: evaluate(rows, ["mrr"], unjudged=x, keep="market") for x in SAID}
-    for unjudged, text in SAID.items():
+    start = f"labels: {count_unlabeled(rows)} of {len(rows['label'])} rows, "
+    found = {x: evaluate(rows, ["mrr"], unjudged=x, keep="market") for x in RULE_NOTES}
+    for unjudged, text in RULE_NOTES.items():
         found[unjudged].write(tmp_path / "lists.parquet")
         note = f"Missing or negative {start}{text}"
         for each in (found[unjudged], Evaluation.read(tmp_path / "lists.parquet")):
@@ -157,53 +157,53 @@ def test_the_rule_is_said(missing, tmp_path):
     as_0 = {**rows, "label": np.maximum(np.nan_to_num(rows["label"]), 0.0)}
     expected = evaluate(as_0, ["mrr"], keep="market")
     assert found["irrelevant"].per_list.equals(expected.per_list)
-    # Without rows of this kind, there is nothing to say.
-    for unjudged in SAID:
+    # Tables without such rows have no note.
+    for unjudged in RULE_NOTES:
         whole = evaluate(as_0, ["mrr"], unjudged=unjudged)
         assert whole.summary().notes == whole.compare(whole).notes == []
 
 
 def test_rules_are_not_mixed():
     rows = make_rows(-1.0)
-    drop, irrelevant = both_rules(rows, ["mrr"])
+    drop, irrelevant = evaluate_by_both_rules(rows, ["mrr"])
     with raises("the `unjudged` of the models"):
         compare(drop, irrelevant)
     tables = [irrelevant.table.slice(0, 9), drop.table.slice(9)]
     both = pa.concat_tables(tables, promote_options="default")
     with raises("the same rules"):
         Evaluation(both)
-    # Where all have labels, the rules are one.
+    # The rules are equal if all rows have labels.
     rows["label"] = np.abs(rows["label"])
-    assert compare(*both_rules(rows, ["mrr"]))["difference"] == [0.0]
+    assert compare(*evaluate_by_both_rules(rows, ["mrr"]))["difference"] == [0.0]
 
 
 def test_parts_add_up():
-    """As an engine that evaluates parts of a table concatenates them."""
-    rows = with_nulls(make_rows(NAN))
+    """Results of parts of a table can be concatenated."""
+    rows = to_table_with_nulls(make_rows(NAN))
     first = int(np.sum(rows["query_id"].to_numpy() < 20))
     parts = [evaluate(x, ["mrr"]).table for x in (rows[:first], rows[first:])]
     assert str(Evaluation(pa.concat_tables(parts))) == str(evaluate(rows, ["mrr"]))
 
 
 @pytest.mark.parametrize("unjudged", ["dropp", True, 0])
-def test_a_rule_that_is_none_is_an_error(unjudged):
+def test_an_unknown_rule_is_an_error(unjudged):
     rows = {"query_id": ["1"], "item_id": ["a"], "label": [1], "score": [1]}
     for function, *given in ((evaluate, rows), (evaluate_run, rows, rows)):
         with raises("`unjudged` should be one of "):
             function(*given, ["mrr"], unjudged=unjudged)
 
 
-def test_the_command_says_the_rule(tmp_path, monkeypatch, capsys):
+def test_the_command_prints_the_rule(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    write(with_nulls(make_rows(NAN)), "base.parquet")
+    write(to_table_with_nulls(make_rows(NAN)), "base.parquet")
     write(pa.table(make_rows(-1.0)), "new.parquet")
 
     def printed(line):
         assert run_command(line.split()) == 0
         return "".join(capsys.readouterr())
 
-    for unjudged, text in SAID.items():
+    for unjudged, text in RULE_NOTES.items():
         option = f" -m mrr --unjudged {unjudged}" if unjudged else " -m mrr"
         for line in ("evaluate new.parquet", "compare base.parquet new.parquet"):
             for output in ("table", "tsv", "json", "markdown", "html"):
@@ -219,24 +219,27 @@ def test_the_command_says_the_rule(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("missing", [None, NAN])
 def test_rows_without_a_score_are_counted(missing):
-    """A join that found nothing takes a number down, without an error."""
+    """Missing scores are counted in a note, as a failed join lowers values silently."""
     rows = {"query_id": [1, 1, 1, 2, 2], "label": [1, 0, None, 1, 0]}
     whole = evaluate({**rows, "score": [2, 1, 1, -np.inf, 1]}, ["mrr"])
     assert not any("Missing scores" in note for note in whole.summary().notes)
-    # One of padding is not missed.
+    # A missing score of a padding row does not count.
     torn = evaluate({**rows, "score": [2.0, 1.0, missing, missing, 1.0]}, ["mrr"])
     assert "Missing scores: 1 of 4 items, not retrieved." in torn.summary().notes
     assert torn["mrr"] == (1 + 0) / 2
     for new, base, owner in ((torn, whole, "the new one"), (whole, torn, "baseline")):
         (note,) = (x for x in new.compare(base).notes if "Missing scores" in x)
         assert re.fullmatch(f"Missing scores of .*{owner}: 1 of 4 .*", note)
-    # In a run, items without a score are those that were not found.
+    # Items of a run without a score were not retrieved, so there is no note.
     of_run = evaluate_run({"1": {"a": 1, "b": 1}}, {"1": {"a": 0.5}}, ["mrr"])
     assert not any("Missing scores" in note for note in of_run.summary().notes)
 
 
-def test_labels_below_0_are_warned_of_where_labels_are_compared():
-    """Such as z-scores. One of -1 is a usual sign of padding."""
+def test_labels_below_0_are_warned_of_if_labels_are_compared():
+    """Labels below 0, such as z-scores, give a warning for metrics of label pairs.
+
+    The label -1 gives none, as it usually marks padding.
+    """
     rows = {"query_id": [1] * 3 + [2] * 3, "score": [1.5, 2, 3, 3, 2, 1]}
     expected = "Warning: 2 of 2 lists have labels below 0, which are padding"
     for labels, metric, warns in (

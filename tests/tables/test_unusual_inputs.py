@@ -1,4 +1,4 @@
-"""Dicts, files and columns of unusual kinds: right numbers, or errors that say why."""
+"""Values and errors for unusual dicts, files and columns."""
 
 import collections
 import enum
@@ -23,7 +23,7 @@ class Text(str, enum.Enum):  # noqa: UP042 -- `str` of a `StrEnum` is its value
 
 
 class Lazy(dict):
-    """A dict that makes its values when they are asked for, as a shelf does."""
+    """A dict that creates its values on access, as a shelf does."""
 
     def __getitem__(self, key):
         return {"a": 1.0}
@@ -35,8 +35,8 @@ class Lazy(dict):
         return [(key, self[key]) for key in self]
 
 
-def values_of(qrels, run, **arguments):
-    """The values of queries, with and without the join of dicts."""
+def compute_values(qrels, run, **arguments):
+    """Returns the values of queries, which are equal with and without DuckDB."""
     found = [
         evaluate_run(qrels, run, ["mrr"], memory_limit=limit, **arguments).per_list
         for limit in (None, "1GB")
@@ -46,12 +46,12 @@ def values_of(qrels, run, **arguments):
 
 
 def test_members_of_enumerations_are_text():
-    """`str` returns other texts for them."""
+    """Members of text enumerations are ids, although `str` returns other texts."""
     qrels = {"q": {"a": 1}}
-    assert values_of(qrels, {"q": {"a": 1.0, Text.B: 1.0}}) == [0.5]
+    assert compute_values(qrels, {"q": {"a": 1.0, Text.B: 1.0}}) == [0.5]
     qrels, run = {"z": {"a": 1, Text.A: 1}}, {"z": {"a": 0.5, Text.Z: 0.9}}
-    assert values_of(qrels, run) == [0.5]
-    assert values_of(qrels, run, ignore_identical_ids=True) == [1.0]
+    assert compute_values(qrels, run) == [0.5]
+    assert compute_values(qrels, run, ignore_identical_ids=True) == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_members_of_enumerations_are_text():
 )
 def test_dicts_of_other_types(kind):
     run = kind({"q": kind({"a": 0.5, "b": 0.6})})
-    assert values_of(QRELS, run) == [0.5]
+    assert compute_values(QRELS, run) == [0.5]
     assert list(run) == ["q"]
     assert list(run["q"]) == ["a", "b"]
 
 
 def test_dicts_that_load_their_values():
-    assert values_of({"q": {"a": 1}}, Lazy(q=None)) == [1.0]
+    assert compute_values({"q": {"a": 1}}, Lazy(q=None)) == [1.0]
 
 
 def recursive():
@@ -98,8 +98,8 @@ def test_wrong_dicts(qrels, run, message):
         evaluate_run(qrels, run, ["mrr"])
 
 
-def test_padding_of_subtopics_is_no_item():
-    """As in other lists of items, it is at the end."""
+def test_padding_of_subtopics_is_not_an_item():
+    """The id -1 is padding at the end of a list of a subtopic, and an error before."""
     metrics = ["alpha_ndcg@5"]
     found = evaluate_run({"q": {"s": [1, -1]}}, {"q": [1]}, metrics)
     assert found["alpha_ndcg@5"] == 1.0
@@ -109,13 +109,13 @@ def test_padding_of_subtopics_is_no_item():
 
 def test_scores_of_float16():
     scores = {"a": np.float16(0.5), "b": np.float16(0.75)}
-    assert values_of(QRELS, {"q": scores}) == [0.5]
-    assert values_of(QRELS, {"q": list(scores.items())}) == [0.5]
+    assert compute_values(QRELS, {"q": scores}) == [0.5]
+    assert compute_values(QRELS, {"q": list(scores.items())}) == [0.5]
 
 
 @pytest.mark.parametrize("values", [{3, 0, 1}, frozenset("abc"), "abc", b"abc"])
 @pytest.mark.parametrize("name", ["item_id", "label"])
-def test_sets_and_texts_are_no_columns(name, values):
+def test_sets_and_texts_are_not_columns(name, values):
     rows = {"query_id": ["q"] * 3, "item_id": ["a", "b", "c"], "label": [1, 0, 0]}
     rows |= {"score": [0.3, 0.2, 0.1], name: values}
     with raises("`rows` should be files (Parquet, CSV, JSON lines or Arrow), or a"):
@@ -124,7 +124,7 @@ def test_sets_and_texts_are_no_columns(name, values):
         evaluate_run(rows, RUN, ["mrr"])
 
 
-def test_integers_that_no_type_holds():
+def test_integers_that_are_too_large():
     rows = {"query_id": [2**70, 2**70], "label": [1, 0], "score": [1, 2]}
     with raises("`rows` should be a table that can be read"):
         evaluate(rows, ["mrr"])
@@ -147,7 +147,7 @@ def test_blank_starts_of_files(tmp_path, blank):
     assert evaluate(rows, ["mrr"])["mrr"] == 0.5
 
 
-def test_json_that_python_does_not_read(tmp_path, capsys):
+def test_invalid_json_values(tmp_path, capsys):
     digits = "9" * 5_000
     qrels, twice, large = write_texts(
         tmp_path,
@@ -179,7 +179,7 @@ def test_files_that_cannot_be_written_or_read(tmp_path):
         Evaluation.read(path)
 
 
-def test_an_error_leaves_a_page_as_it_is(tmp_path):
+def test_an_error_does_not_change_a_page(tmp_path):
     pytest.importorskip("matplotlib")
     (path,) = write_texts(tmp_path, **{"page.html": "before"})
     with pytest.raises(UnicodeEncodeError):
@@ -187,7 +187,7 @@ def test_an_error_leaves_a_page_as_it_is(tmp_path):
     assert path.read_text() == "before"
 
 
-def test_names_of_columns_that_are_none():
+def test_invalid_names_of_columns():
     rows = {"query_id": ["q"], "label": [1], "score": [0.5]}
     with raises("`keep` should be names of columns. Received: keep=5"):
         evaluate(rows, ["mrr"], keep=5)

@@ -1,1 +1,1 @@
-"""Lists: rows sorted by query become one row per list."""
+"""Computation of a table with one row per list from rows sorted by query."""

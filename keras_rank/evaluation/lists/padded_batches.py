@@ -1,6 +1,6 @@
 """Values of lists, computed in padded batches of lists of similar length.
 
-A batch goes through the formulas of the metrics, and the checks of `health`.
+The columns of `health` are computed from the same batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,78 +10,82 @@ import numpy as np
 from keras import ops
 from scipy import stats
 
-from keras_rank.arrays.arithmetic import limits_of
+from keras_rank.arrays.arithmetic import float_limits
 from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists import result_columns
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.lists.trec_eval_measures import IPrec
-from keras_rank.lists.inputs import Reading, check_told_apart, read
-from keras_rank.lists.standardize import bucket_shapes
+from keras_rank.lists.inputs import Inputs, check_distinguishable, read
+from keras_rank.lists.relevance import Relevance
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.update import group_by
 from keras_rank.ranking.base import Ties
 
-# Arrays of padded lists, or of their values, by what they hold.
+# Arrays of padded lists, or of the values of lists, by name.
 Batch: TypeAlias = dict[str, Array]
-# What is -1 where there is no item.
-_LABELS = {"label", "judgment", "judged", "subtopics"}
-# The positions of a padded batch: few enough to stay in the caches of a CPU.
+# The names of arrays with -1 at padding.
+_LABEL_ARRAYS = {"label", "judgment", "judged", "subtopics"}
+# The number of positions of a padded batch, which fits in the caches of a CPU.
 _POSITIONS = 2**17
-# Smaller numbers of float64 are ranked as 0.
-_SMALLEST = limits_of("float64").smallest_normal
-# The largest ratio of the padded size to that of the shortest list of a batch.
-_GROWTH = 1.4
+# Scores with smaller absolute values are ranked as 0.
+_SMALLEST_NORMAL = float_limits("float64").smallest_normal
+# The maximum ratio of the padded size of a batch to the size of its shortest list.
+_MAX_PADDING_RATIO = 1.4
 
 
-def values_of_lists(
+def compute_list_values(
     settings: Settings,
     items: Batch,
     starts: Array,
     sizes: Array,
-    numbers: Array,
+    list_hashes: Array,
 ) -> Batch:
-    """Returns the columns of values, weights and health, by their names.
+    """Returns the columns of values, weights and health, by name.
 
     Args:
-        settings: the metrics, and how their ties are ordered.
+        settings: the metrics and the order of their ties.
         items: arrays of shape `(items,)`, by name.
-        starts: int array of shape `(lists,)`. The places where lists start.
-        sizes: int array of the same shape.
-        numbers: int32 array of the same shape, which key the shuffle of ties.
+        starts: int array of shape `(lists,)`. The index of the first item of each list.
+        sizes: int array of the same shape. The number of items of each list.
+        list_hashes: int32 array of the same shape. The keys of the shuffle of ties.
     """
-    found: Batch = {}
-    for chosen, size in _batches_of(sizes):
-        places = np.arange(size)
-        is_item = places < sizes[chosen, None]
-        positions = starts[chosen, None] + np.where(is_item, places, 0)
+    columns: Batch = {}
+    for indices, size in _split_into_batches(sizes):
+        offsets = np.arange(size)
+        is_item = offsets < sizes[indices, None]
+        positions = starts[indices, None] + np.where(is_item, offsets, 0)
         batch = {name: values[positions] for name, values in items.items()}
-        for name in _LABELS & batch.keys():
+        for name in _LABEL_ARRAYS & batch.keys():
             batch[name][~is_item] = -1.0
-        for name, values in _of_batch(settings, batch, numbers[chosen]).items():
-            if name not in found:
-                found[name] = np.empty(len(starts), values.dtype)
-            found[name][chosen] = values
-    return found
+        for name, values in _compute_batch(
+            settings, batch, list_hashes[indices]
+        ).items():
+            if name not in columns:
+                columns[name] = np.empty(len(starts), values.dtype)
+            columns[name][indices] = values
+    return columns
 
 
-def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
-    """The columns of the lists of a padded batch."""
-    metrics, ties = settings.metrics, settings.order_of_ties
-    found: Batch = {}
-    health = _health_of_batch(batch, metrics)
-    of_items = np.where(batch["label"] >= 0.0, 1.0, -1.0)
-    batch = batch | {"score": _told_apart(batch["score"]), "item": of_items}
-    # In the precision of most metrics, as these columns take most of the memory.
+def _compute_batch(settings: Settings, batch: Batch, list_hashes: Array) -> Batch:
+    """Returns the columns of the lists of a padded batch."""
+    metrics, ties = settings.metrics, settings.tie_order
+    columns: Batch = {}
+    health = _compute_batch_health(batch, metrics)
+    item_labels = np.where(batch["label"] >= 0.0, 1.0, -1.0)
+    batch = batch | {"score": _convert_scores(batch["score"]), "item": item_labels}
+    # The values with each order are stored in float32, the precision of most metrics,
+    # as these columns take most of the memory.
     spread: Batch = {}
-    for metric, has_relevant, values, weights in _computed(
-        metrics, batch, numbers, ties
+    for metric, has_relevant, values, weights in _compute_metrics(
+        metrics, batch, list_hashes, ties
     ):
-        found[metric.name] = values
-        if "weight" in batch or metric.list_weight != "mean":
-            found[result_columns.OWN_WEIGHT.format(metric.name)] = weights
-        found[result_columns.RELEVANT.format(metric.name)] = has_relevant
+        columns[metric.name] = values
+        if "weight" in batch:
+            columns[result_columns.METRIC_WEIGHT.format(metric.name)] = weights
+        columns[result_columns.RELEVANT.format(metric.name)] = has_relevant
         for order in result_columns.ORDERS:
             spread[result_columns.SPREAD.format(metric.name, order)] = values.astype(
                 "float32"
@@ -89,7 +93,9 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
     if health["ties"].any():
         _set_spread(spread, metrics, batch, np.flatnonzero(health["ties"]))
     return (
-        found | {result_columns.HEALTH + name: x for name, x in health.items()} | spread
+        columns
+        | {result_columns.HEALTH + name: x for name, x in health.items()}
+        | spread
     )
 
 
@@ -97,129 +103,205 @@ def _set_spread(
     spread: Batch,
     metrics: Sequence[RankingMetric],
     batch: Batch,
-    chosen: Array,
+    indices: Array,
 ) -> None:
-    """Sets the values of chosen lists with each order of their ties."""
-    tied = {name: x[chosen] for name, x in batch.items() if name != "place"}
-    numbers = np.zeros(len(chosen), np.int32)
-    column = result_columns.SPREAD.format
-    for ties in result_columns.ORDERS:
-        for metric, _, values, _ in _computed(metrics, tied, numbers, ties):
-            spread[column(metric.name, ties)][chosen] = values
+    """Sets the values of lists with each order of their ties.
+
+    Args:
+        spread: the arrays whose values are set, by the names of their columns.
+        metrics: the metrics.
+        batch: the padded batch.
+        indices: int array. The indices of the lists with ties in the batch.
+    """
+    tied = {name: x[indices] for name, x in batch.items() if name != "place"}
+    list_hashes = np.zeros(len(indices), np.int32)
+    metrics_by_key = group_by(metrics, lambda m: _get_sort_key(m, "weight" in batch))
+    for sort_key, members in metrics_by_key.items():
+        item_gains = (
+            tied[sort_key]
+            if isinstance(sort_key, str)
+            else _compute_gains(tied, sort_key)
+        )
+        item_gains = item_gains.sum(axis=2) if item_gains.ndim == 3 else item_gains
+        for order, ties in result_columns.ORDERS.items():
+            ordered = tied
+            if ties == "stable":
+                # Items are sorted by gain, as the earlier of tied items is ranked
+                # first.
+                sign = -1.0 if order == "best" else 1.0
+                item_order = np.argsort(sign * item_gains, axis=1, kind="stable")
+                rows = np.arange(len(item_order))[:, None]
+                ordered = {
+                    name: values[rows, item_order] for name, values in tied.items()
+                }
+            for metric, _, values, _ in _compute_metrics(
+                members, ordered, list_hashes, ties
+            ):
+                spread[result_columns.SPREAD.format(metric.name, order)][indices] = (
+                    values
+                )
     for metric in metrics:
-        # One more relevant item may reduce a precision that is averaged over the items
-        # found, and a value with weights of items.
-        worst, best = (spread[column(metric.name, x)] for x in ("worst", "best"))
+        # One more relevant item may reduce the value of some metrics, such as a
+        # precision averaged over retrieved items, so the two values are sorted.
+        format_name = result_columns.SPREAD.format
+        worst, best = (spread[format_name(metric.name, x)] for x in ("worst", "best"))
         low, high = np.minimum(worst, best), np.maximum(worst, best)
         is_up = metric._direction == "up"
         worst[:], best[:] = (low, high) if is_up else (high, low)
         if isinstance(metric, IPrec):
-            # The mean of a maximum has no formula.
-            spread[column(metric.name, "average")][chosen] = np.nan
+            # The mean of a maximum over all orders has no formula.
+            spread[result_columns.SPREAD.format(metric.name, "average")][indices] = (
+                np.nan
+            )
 
 
-def _given(batch: Batch, label: str) -> Reading:
-    """The lists of a padded batch, as a metric takes them."""
-    of_subtopics, score = label == "subtopics", batch["score"]
-    if of_subtopics:
-        score = batch.get("place", score)
-    given = read(batch[label], score, batch.get("weight"), of_subtopics)
-    return given._replace(batch=bucket_shapes(given.batch))
+def _get_sort_key(metric: RankingMetric, has_weights: bool) -> Relevance | str:
+    """Returns the relevance or the name of the labels that order items by their gain.
 
-
-def _told_apart(scores: Array) -> Array:
-    """Scores in the same order, with the same ties, that the backend tells apart.
-
-    Where it has float32 only, these are the places of the numbers that a list has.
+    The relevance is returned if labels are not enough: the gain of an item with a
+    higher label may be smaller if its weight is lower, or if the gain is not known to
+    grow with the label.
     """
-    if scores.dtype != "float64" or backend.widest("float64") == "float64":
+    relevance = metric._relevance
+    is_by_label = relevance.is_binary or (relevance.is_monotone and not has_weights)
+    if not is_by_label:
+        return relevance
+    return "label" if isinstance(metric, BPref) else _get_label_name(metric)
+
+
+def _compute_gains(batch: Batch, gain: Relevance) -> Array:
+    """Returns the gains of items times their weights."""
+    lists = standardize(_read_lists(batch, "label").batch, kind=Kind(False, "float32"))
+    gains = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
+    num_lists, size = batch["label"].shape
+    return np.asarray(gains[:num_lists, :size])
+
+
+def _read_lists(batch: Batch, label: str) -> Inputs:
+    """Returns the inputs of a metric from a padded batch.
+
+    Args:
+        batch: the padded batch.
+        label: the name of the labels.
+    """
+    has_subtopics, score = label == "subtopics", batch["score"]
+    if has_subtopics:
+        score = batch.get("place", score)
+    reading = read(batch[label], score, batch.get("weight"), has_subtopics)
+    return reading._replace(batch=bucket_shapes(reading.batch))
+
+
+def _convert_scores(scores: Array) -> Array:
+    """Returns scores with the same order and ties that the backend can distinguish.
+
+    If the backend lacks float64, scores that float32 would round are replaced by their
+    dense ranks in the list.
+    """
+    if scores.dtype != "float64" or backend.supported_dtype("float64") == "float64":
         return scores
     with np.errstate(over="ignore"):
         if np.array_equal(scores, scores.astype("float32"), equal_nan=True):
             return scores
-    is_ranked, is_tiny = scores > -np.inf, np.abs(scores) < _SMALLEST
+    is_ranked, is_tiny = scores > -np.inf, np.abs(scores) < _SMALLEST_NORMAL
     compared = np.where(is_ranked, np.where(is_tiny, 0.0, scores), -np.inf)
     return np.where(is_ranked, stats.rankdata(compared, "dense", axis=1), scores)
 
 
-def _computed(
+def _compute_metrics(
     metrics: Sequence[RankingMetric],
     batch: Batch,
-    numbers: Array,
+    list_hashes: Array,
     ties: Ties | None,
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
-    """Yields each metric, which lists have relevant items, values and weights."""
-    for label, of_label in group_by(metrics, _labels_of).items():
-        lists, labels, *_ = _given(batch, label)
-        # The shuffle of a list depends on its number, not on its place.
-        padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
+    """Yields metrics with their results.
+
+    A result has three arrays of shape `(lists,)`: whether the list has relevant items,
+    the value of the list, and the weight of the list.
+
+    Args:
+        metrics: the metrics.
+        batch: the padded batch.
+        list_hashes: int32 array of shape `(lists,)`. The keys of the shuffle of ties.
+        ties: the order of ties, `None` for the order of each metric.
+    """
+    for label, label_metrics in group_by(metrics, _get_label_name).items():
+        lists, labels, *_ = _read_lists(batch, label)
+        # Hashes of queries key the shuffle, so that the shuffle of a list does not
+        # depend on its position in the table.
+        padded = np.pad(list_hashes, (0, lists.labels.shape[0] - len(list_hashes)))
         keys = ops.convert_to_tensor(padded)
-        for indices in update.group_by_inputs(of_label).values():
-            members = [of_label[index] for index in indices]
+        for indices in update.group_by_inputs(label_metrics).values():
+            members = [label_metrics[index] for index in indices]
             if any(metric._compares_labels for metric in members):
-                check_told_apart(labels, "label")
+                check_distinguishable(labels, "label")
             spec = update.UpdateSpec.from_metrics(members, ties)
-            computed = backend.enter(
+            results = backend.run_program(
                 update.compute_values, lists, spec.keys, keys, spec=spec
             )
-            for metric, of_lists in zip(members, computed, strict=True):
+            for metric, result in zip(members, results, strict=True):
                 has_relevant, values, weights = (
-                    ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
+                    ops.convert_to_numpy(x)[: len(list_hashes)] for x in result
                 )
-                # Missing if a list has the average weight of the others.
+                # The weight is NaN if the list gets the average weight of other lists.
                 has_weight = has_relevant | metric._weighs_empty_lists
                 weights = np.where(has_weight, weights, np.nan).astype("float64")
                 yield metric, has_relevant, values.astype("float64"), weights
 
 
-def _labels_of(metric: RankingMetric) -> str:
-    """The labels that a metric reads."""
+def _get_label_name(metric: RankingMetric) -> str:
+    """Returns the name of the labels that a metric reads."""
     if metric.takes_subtopics:
         return "subtopics"
-    # To bpref, an item without a judgment is padding, whatever it is to others.
+    # An item without a judgment is always padding for `BPref`. For other metrics, it
+    # depends on `unjudged`.
     labels = "judgment" if isinstance(metric, BPref) else "label"
     return getattr(metric, "_reads", labels)
 
 
-def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
-    """The columns of health for a padded batch."""
+def _compute_batch_health(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
+    """Returns the columns of health for a padded batch."""
     is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
     is_judged = batch["judged"] > 0.0
     is_retrieved = is_item & is_found
-    of_retrieved = np.where(is_retrieved, batch["score"], -np.inf)
-    scores = np.sort(of_retrieved, axis=1)[:, ::-1]
+    retrieved_scores = np.where(is_retrieved, batch["score"], -np.inf)
+    sorted_scores = np.sort(retrieved_scores, axis=1)[:, ::-1]
     retrieved = is_retrieved.sum(axis=1).astype(np.int32)
-    tied = (scores[:, 1:] == scores[:, :-1]) & (scores[:, 1:] > -np.inf)
-    found: Batch = {
+    tied = (sorted_scores[:, 1:] == sorted_scores[:, :-1]) & (
+        sorted_scores[:, 1:] > -np.inf
+    )
+    columns: Batch = {
         "retrieved": retrieved,
         "unjudged": (retrieved > 0) & ~np.any(is_retrieved & is_judged, axis=1),
         "constant": (np.sum(tied, axis=1) == retrieved - 1) & (retrieved > 1),
         "ties": np.any(tied, axis=1),
     }
     for k in sorted({metric.k for metric in metrics if metric.k is not None}):
-        none = np.zeros(len(tied), bool)
-        found[f"tied@{k}"] = tied[:, k - 1] if k <= tied.shape[1] else none
-        lowest = scores[:, min(k, scores.shape[1]) - 1, None]
-        found[f"judged@{k}"] = _judged_share(
-            is_judged, of_retrieved, lowest, retrieved, k
+        all_false = np.zeros(len(tied), bool)
+        columns[f"tied@{k}"] = tied[:, k - 1] if k <= tied.shape[1] else all_false
+        lowest = sorted_scores[:, min(k, sorted_scores.shape[1]) - 1, None]
+        columns[f"judged@{k}"] = _compute_judged_share(
+            is_judged, retrieved_scores, lowest, retrieved, k
         )
-    # No order is better where all items were retrieved, and have the same label above
-    # 0, or are all relevant to one of the metrics.
+    # All orders of a list are equally good if all items were retrieved, and have the
+    # same label above 0 or are all relevant to a binary metric.
     lowest = np.min(batch["label"], axis=1, where=is_item, initial=np.inf)
     highest = np.max(batch["label"], axis=1)
-    levels = [m.relevance_threshold for m in metrics if m._relevance.is_binary]
-    least = min((level for level in levels if level is not None), default=np.inf)
-    are_equal = (lowest >= least) | ((lowest == highest) & (lowest > 0.0))
-    found["only relevant"] = np.all(is_found | ~is_item, axis=1) & are_equal
-    return found
+    thresholds = [m.relevance_threshold for m in metrics if m._relevance.is_binary]
+    lowest_threshold = min(
+        (level for level in thresholds if level is not None), default=np.inf
+    )
+    is_equal = (lowest >= lowest_threshold) | ((lowest == highest) & (lowest > 0.0))
+    columns["only relevant"] = np.all(is_found | ~is_item, axis=1) & is_equal
+    return columns
 
 
-def _judged_share(
+def _compute_judged_share(
     is_judged: Array, scores: Array, lowest: Array, retrieved: Array, k: int
 ) -> Array:
-    """The share of the first k items that have a label, NaN if there are none.
+    """Returns the share of the first k items that have a judgment, NaN without items.
 
-    Of tied items that are partly among the first k, as many are counted as on average.
+    If some of the tied items are among the first k, their judgments count by the
+    average over all orders.
 
     Args:
         is_judged: bool array of shape `(lists, size)`.
@@ -229,24 +311,30 @@ def _judged_share(
         k: the cutoff.
     """
     is_above, is_tied = scores > lowest, (scores == lowest) & (scores > -np.inf)
-    above, tied = is_above.sum(axis=1), is_tied.sum(axis=1)
-    number = np.minimum(retrieved, k)
-    judged = (is_above & is_judged).sum(axis=1)
-    judged_tied = (is_tied & is_judged).sum(axis=1)
-    judged = judged + judged_tied * (number - above) / np.maximum(tied, 1)
-    share = np.where(number > 0, judged / np.maximum(number, 1), np.nan)
+    num_above, num_tied = is_above.sum(axis=1), is_tied.sum(axis=1)
+    num_first = np.minimum(retrieved, k)
+    num_judged = (is_above & is_judged).sum(axis=1)
+    num_judged_tied = (is_tied & is_judged).sum(axis=1)
+    num_judged = num_judged + num_judged_tied * (num_first - num_above) / np.maximum(
+        num_tied, 1
+    )
+    share = np.where(num_first > 0, num_judged / np.maximum(num_first, 1), np.nan)
     return np.asarray(share, "float32")
 
 
-def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
-    """Yields the numbers of lists of similar size, and their padded size."""
-    grid = [1]
-    while grid[-1] < sizes.max():
-        grid.append(max(grid[-1] + 1, int(grid[-1] * _GROWTH)))
-    classes = np.searchsorted(grid, sizes)
-    by_class = np.argsort(classes, kind="stable")
-    for chosen in np.split(by_class, np.flatnonzero(np.diff(classes[by_class])) + 1):
-        size = grid[classes[chosen[0]]]
-        lists = max(1, _POSITIONS // size)
-        for first in range(0, len(chosen), lists):
-            yield chosen[first : first + lists], size
+def _split_into_batches(sizes: Array) -> Iterator[tuple[Array, int]]:
+    """Yields the indices of lists of similar size, with their padded size."""
+    padded_sizes = [1]
+    while padded_sizes[-1] < sizes.max():
+        padded_sizes.append(
+            max(padded_sizes[-1] + 1, int(padded_sizes[-1] * _MAX_PADDING_RATIO))
+        )
+    size_classes = np.searchsorted(padded_sizes, sizes)
+    sorted_indices = np.argsort(size_classes, kind="stable")
+    for class_indices in np.split(
+        sorted_indices, np.flatnonzero(np.diff(size_classes[sorted_indices])) + 1
+    ):
+        size = padded_sizes[size_classes[class_indices[0]]]
+        batch_size = max(1, _POSITIONS // size)
+        for start in range(0, len(class_indices), batch_size):
+            yield class_indices[start : start + batch_size], size

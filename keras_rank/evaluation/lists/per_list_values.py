@@ -1,4 +1,4 @@
-"""Ray Data: workers evaluate lists, and return tables with one row per list."""
+"""Tables with one row per list, computed from rows, runs and Ray datasets."""
 
 import dataclasses
 import functools
@@ -17,19 +17,14 @@ from keras_rank.evaluation.lists import padded_batches, result_columns
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.reading.engine import connected
-from keras_rank.reading.part import ColumnRef, no_column
-from keras_rank.reading.rows import Rows, labels_of, read_rows
+from keras_rank.reading.engine import connect_with_limit
+from keras_rank.reading.part import ColumnRef, no_column_error
+from keras_rank.reading.rows import Rows, clean_labels, read_rows
 from keras_rank.reading.runs import Protocol, read_run
 
 
-def items_of_lists(
-    labels: Array,
-    scores: Array,
-    items: pa.Array,
-    of_row: Array,
-    number: int,
-    lower_is_better: bool = False,
+def collect_items(
+    labels: Array, scores: Array, items: pa.Array, list_indices: Array, num_items: int
 ) -> pa.Array:
     """Returns the items of each list with their ranks, labels and scores.
 
@@ -37,45 +32,47 @@ def items_of_lists(
         labels: array of shape `(rows,)`, below 0 for padding.
         scores: array of the same shape, NaN or -inf for items that were not retrieved.
         items: the item of each row.
-        of_row: int array of the same shape. The number of the list, ascending.
-        number: how many items with the highest scores are kept, and how many relevant
-            ones with the highest labels.
-        lower_is_better: whether the scores are the negatives of the user's scores.
+        list_indices: int array of the same shape. The index of the list of each row, in
+            ascending order.
+        num_items: the number of items with the highest scores, and of relevant items
+            with the highest labels, that are kept.
     """
     is_ranked = (labels >= 0.0) & (scores > -np.inf)
-    ranks = _places(np.where(is_ranked, -scores, np.inf), of_row) + 1
+    ranks = _compute_positions(np.where(is_ranked, -scores, np.inf), list_indices) + 1
     is_relevant = labels > 0.0
-    by_label = _places(np.where(is_relevant, -labels, np.inf), of_row)
-    is_kept = (is_ranked & (ranks <= number)) | (is_relevant & (by_label < number))
-    (kept,) = np.nonzero(is_kept)
-    kept = kept[np.lexsort((ranks[kept], of_row[kept]))]
-    sizes = np.bincount(of_row[kept], minlength=of_row[-1] + 1)
-    found = {
-        "rank": pa.array(ranks[kept], pa.int64(), mask=~is_ranked[kept]),
-        "item": items.take(pa.array(kept)),
-        "label": pa.array(labels[kept]),
-        "score": pa.array(
-            0.0 - scores[kept] if lower_is_better else scores[kept], from_pandas=True
-        ),
+    label_positions = _compute_positions(
+        np.where(is_relevant, -labels, np.inf), list_indices
+    )
+    is_kept = (is_ranked & (ranks <= num_items)) | (
+        is_relevant & (label_positions < num_items)
+    )
+    (kept_rows,) = np.nonzero(is_kept)
+    kept_rows = kept_rows[np.lexsort((ranks[kept_rows], list_indices[kept_rows]))]
+    sizes = np.bincount(list_indices[kept_rows], minlength=list_indices[-1] + 1)
+    fields = {
+        "rank": pa.array(ranks[kept_rows], pa.int64(), mask=~is_ranked[kept_rows]),
+        "item": items.take(pa.array(kept_rows)),
+        "label": pa.array(labels[kept_rows]),
+        "score": pa.array(scores[kept_rows], from_pandas=True),
     }
-    rows = pa.StructArray.from_arrays(list(found.values()), list(found))
+    rows = pa.StructArray.from_arrays(list(fields.values()), list(fields))
     return pa.ListArray.from_arrays(np.append(0, np.cumsum(sizes)), rows)
 
 
-def _places(keys: Array, of_row: Array) -> Array:
-    """The place of each row in its list by ascending keys, from 0 on."""
-    order = np.lexsort((keys, of_row))
-    starts = np.searchsorted(of_row, np.arange(of_row[-1] + 1))
-    places = np.empty(len(keys), np.int64)
-    places[order] = np.arange(len(keys)) - starts[of_row[order]]
-    return places
+def _compute_positions(keys: Array, list_indices: Array) -> Array:
+    """Returns the position of each row in its list by ascending keys, from 0 on."""
+    order = np.lexsort((keys, list_indices))
+    starts = np.searchsorted(list_indices, np.arange(list_indices[-1] + 1))
+    positions = np.empty(len(keys), np.int64)
+    positions[order] = np.arange(len(keys)) - starts[list_indices[order]]
+    return positions
 
 
 Progress: TypeAlias = Callable[[int, int], None]
 
 
 def check_progress(progress: Progress | None) -> None:
-    """Raises unless it can be called."""
+    """Raises `ValueError` if `progress` is not callable."""
     if not (progress is None or callable(progress)):
         raise ValueError(
             "`progress` should be a function that is called with the numbers of rows "
@@ -83,24 +80,24 @@ def check_progress(progress: Progress | None) -> None:
         )
 
 
-def table_of_rows(
+def create_table_from_rows(
     source: Any, settings: Settings, progress: Progress | None = None
 ) -> pa.Table:
-    """Returns one row per list of files, or of a table in memory."""
-    with connected(settings.memory_limit) as connection:
+    """Returns a table with one row per list, from files or a table in memory."""
+    with connect_with_limit(settings.memory_limit) as connection:
         rows = read_rows(connection, source, settings.columns, settings.order)
-        table = _table_of(rows, settings, progress)
-        return table.replace_schema_metadata(_with_warnings(rows))
+        table = _create_table(rows, settings, progress)
+        return table.replace_schema_metadata(_create_warning_metadata(rows))
 
 
-def table_of_run(
+def create_table_from_run(
     qrels: Any,
     run: Any,
     settings: Settings,
     protocol: Protocol,
     progress: Progress | None = None,
 ) -> tuple[pa.Table, int | None]:
-    """Returns one row per query of judgments, and the number of those left out."""
+    """Returns a table with one row per query, and the number of left-out queries."""
     with read_run(
         qrels,
         run,
@@ -110,175 +107,194 @@ def table_of_run(
         settings.memory_limit,
         settings.keep_items is not None,
     ) as rows:
-        table = _table_of(rows, settings, progress)
-        known = {result_columns.LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
-        known |= _with_warnings(rows)
-        known |= {} if rows.has_scores else {result_columns.NO_SCORES: ""}
-        return table.replace_schema_metadata(known), rows.left_out
+        table = _create_table(rows, settings, progress)
+        metadata = {
+            result_columns.LEFT_OUT: json.dumps(list(map(repr, rows.some_left_out)))
+        }
+        metadata |= _create_warning_metadata(rows)
+        metadata |= {} if rows.has_scores else {result_columns.NO_SCORES: ""}
+        return table.replace_schema_metadata(metadata), rows.left_out
 
 
-def _with_warnings(rows: Rows) -> dict[str, str]:
-    """The metadata of a table whose rows were read with warnings."""
+def _create_warning_metadata(rows: Rows) -> dict[str, str]:
+    """Returns the metadata of a table with the warnings of reading, if any."""
     return {result_columns.READING: json.dumps(rows.warnings)} if rows.warnings else {}
 
 
-class _Lists(NamedTuple):
-    """Which rows belong to which list.
+class _ListRows(NamedTuple):
+    """The rows of each list.
 
     Attributes:
         queries: the query of each list.
-        starts: the first row of each list.
+        starts: the index of the first row of each list.
         sizes: the number of rows of each list.
-        of_row: the number of the list of each row.
+        list_indices: the index of the list of each row.
     """
 
     queries: pa.Array
     starts: Array
     sizes: Array
-    of_row: Array
+    list_indices: Array
 
     @classmethod
-    def of(cls, queries: pa.Array) -> "_Lists":
-        """The lists of rows sorted by query."""
+    def from_queries(cls, queries: pa.Array) -> "_ListRows":
+        """Returns the lists of rows that are sorted by query."""
         is_encoded = isinstance(queries, pa.RunEndEncodedArray)
-        groups = queries if is_encoded else pc.run_end_encode(queries)
-        sizes = np.diff(groups.run_ends, prepend=0)
-        of_row = np.repeat(np.arange(len(sizes)), sizes)
-        return cls(groups.values, np.asarray(groups.run_ends) - sizes, sizes, of_row)
+        runs = queries if is_encoded else pc.run_end_encode(queries)
+        sizes = np.diff(runs.run_ends, prepend=0)
+        list_indices = np.repeat(np.arange(len(sizes)), sizes)
+        return cls(runs.values, np.asarray(runs.run_ends) - sizes, sizes, list_indices)
 
-    def counts(self, is_counted: Array) -> Array:
-        """The number of counted rows of each list."""
+    def count_rows(self, is_counted: Array) -> Array:
+        """Returns the number of rows of each list for which `is_counted` is True."""
         counts: Array = np.add.reduceat(is_counted, self.starts, dtype=np.int32)
         return counts
 
-    def query_of(self, row: Any) -> Any:
-        """The query of a row, for messages."""
-        return self.queries[int(self.of_row[row])].as_py()
+    def get_query(self, row: Any) -> Any:
+        """Returns the query of a row, for messages."""
+        return self.queries[int(self.list_indices[row])].as_py()
 
 
-def _table_of(rows: Rows, settings: Settings, progress: Progress | None) -> pa.Table:
-    """Returns one row per list, and reports the numbers of rows and lists done."""
+def _create_table(
+    rows: Rows, settings: Settings, progress: Progress | None
+) -> pa.Table:
+    """Returns a table with one row per list, and calls `progress` after each part."""
     tables: list[pa.Table] = []
     rows_done = lists_done = 0
-    for whole in rows.tables:
-        tables.append(_table_of_lists(whole, settings, rows))
-        rows_done, lists_done = rows_done + len(whole), lists_done + len(tables[-1])
+    for part in rows.tables:
+        tables.append(_evaluate_lists(part, settings, rows))
+        rows_done, lists_done = rows_done + len(part), lists_done + len(tables[-1])
         if progress is not None:
             progress(rows_done, lists_done)
     return pa.concat_tables(tables)
 
 
-def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
-    """Returns the table of whole lists."""
-    named, is_table = settings.columns, source.left_out is None
-    rows, of_lists = _without_padding(rows, settings) if is_table else (rows, {})
-    lists = _Lists.of(rows["query"].combine_chunks())
-    found: dict[str, Any] = {named.query: lists.queries, **of_lists}
-    for i, name in enumerate(named.keep):
-        found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
+def _evaluate_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
+    """Returns a table with one row per list, from rows that contain whole lists."""
+    columns, is_table = settings.columns, source.left_out is None
+    rows, padding_counts = _drop_padding(rows, settings) if is_table else (rows, {})
+    lists = _ListRows.from_queries(rows["query"].combine_chunks())
+    result: dict[str, Any] = {columns.query: lists.queries, **padding_counts}
+    for i, name in enumerate(columns.keep):
+        result[name] = _take_list_values(name, rows[str(i)].combine_chunks(), lists)
     label, score = rows["label"].to_numpy(), rows["score"].to_numpy()
-    read = np.trunc(label) if settings.truncates else label
+    read_label = np.trunc(label) if settings.should_truncate else label
     if settings.ties != "metric":
-        # trec_eval ranks any number. The rows are in its order, so that ties which
-        # are made here stay in it.
+        # trec_eval ranks infinite scores too, so they become finite. The rows are in
+        # the order of trec_eval, so that scores that become equal keep this order.
         score = np.nan_to_num(score, nan=np.nan)
-    # In runs a label below 0 is a judgment too, such as of spam.
-    is_judged = read >= 0.0 if is_table else ~np.isnan(read)
-    judged = np.where(is_judged, 1.0, -1.0 if of_lists else 0.0)
+    # A label below 0 in a run is a judgment, for example of spam.
+    is_judged = read_label >= 0.0 if is_table else ~np.isnan(read_label)
+    judged = np.where(is_judged, 1.0, -1.0 if padding_counts else 0.0)
     items = {
-        "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
-        "judgment": labels_of(read, lists.starts, drop_unjudged=True),
+        "label": clean_labels(read_label, lists.starts, settings.unjudged == "drop"),
+        "judgment": clean_labels(read_label, lists.starts, drop_unjudged=True),
         "judged": judged.astype("float32"),
         "score": score,
     }
-    _require_grades(settings.metrics, items["label"], lists)
-    if named.weight is not None:
+    _check_max_grade(settings.metrics, items["label"], lists)
+    if columns.weight is not None:
         is_item, weights = items["label"] >= 0.0, rows["weight"].to_numpy()
-        items["weight"] = _weights(named.weight, weights, is_item, lists)
-    numbers = _numbers_of_lists(lists.queries)
-    ranked = items
+        items["weight"] = _check_weights(columns.weight, weights, is_item, lists)
+    list_hashes = _hash_queries(lists.queries)
+    ranked_items = items
     if "subtopics" in rows.column_names:
-        ranked = items | _of_subtopics(rows, items, settings.truncates)
-    found |= padded_batches.values_of_lists(
-        settings, ranked, lists.starts, lists.sizes, numbers
+        ranked_items = items | _read_subtopics(rows, items, settings.should_truncate)
+    result |= padded_batches.compute_list_values(
+        settings, ranked_items, lists.starts, lists.sizes, list_hashes
     )
-    if named.weight is None:
-        found[result_columns.WEIGHT] = np.ones(len(lists.starts))
+    if columns.weight is None:
+        result[result_columns.WEIGHT] = np.ones(len(lists.starts))
     else:
-        for metric in (x for x in settings.metrics if x.list_weight == "mean"):
-            name = result_columns.OWN_WEIGHT.format(metric.name)
-            found[name] = _exact(found[name], items["weight"], lists.starts)
-    for name, values in _health_of_rows(rows, items, lists, source.ends).items():
-        found[result_columns.HEALTH + name] = values
-    if named.item is not None:
-        found[result_columns.HEALTH + "duplicates"] = np.zeros(
+        for metric in settings.metrics:
+            name = result_columns.METRIC_WEIGHT.format(metric.name)
+            result[name] = _restore_equal_weights(
+                result[name], items["weight"], lists.starts
+            )
+    for name, values in _compute_row_health(
+        rows, items, lists, source.file_ends
+    ).items():
+        result[result_columns.HEALTH + name] = values
+    if columns.item is not None:
+        result[result_columns.HEALTH + "duplicates"] = np.zeros(
             len(lists.starts), np.int32
         )
-    if named.item is not None and source.twice:
-        found[result_columns.HEALTH + "duplicates"], twice = _duplicates(
+    if columns.item is not None and source.duplicate_error:
+        result[result_columns.HEALTH + "duplicates"], duplicate = _count_duplicates(
             rows["item"], lists
         )
-        if twice and settings.duplicates == "error":
-            raise source.twice(twice)
+        if duplicate and settings.duplicates == "error":
+            raise source.duplicate_error(duplicate)
     if settings.keep_items is not None:
-        kept = (items["label"], items["score"], rows["item"].combine_chunks())
-        found[result_columns.ITEMS] = items_of_lists(
-            *kept, lists.of_row, settings.keep_items, named.lower_is_better
+        item_columns = (items["label"], items["score"], rows["item"].combine_chunks())
+        result[result_columns.ITEMS] = collect_items(
+            *item_columns, lists.list_indices, settings.keep_items
         )
-    metrics = [metric.name for metric in settings.metrics]
-    names = [named.query, *named.keep, *metrics]
-    names += [*map(result_columns.OWN_WEIGHT.format, metrics), result_columns.WEIGHT]
-    names += [name for name in found if name.startswith(result_columns.HEALTH)]
-    return pa.table({name: _column(found[name]) for name in names if name in found})
+    metric_names = [metric.name for metric in settings.metrics]
+    names = [columns.query, *columns.keep, *metric_names]
+    names += [
+        *map(result_columns.METRIC_WEIGHT.format, metric_names),
+        result_columns.WEIGHT,
+    ]
+    names += [name for name in result if name.startswith(result_columns.HEALTH)]
+    return pa.table({name: _to_arrow(result[name]) for name in names if name in result})
 
 
-def _without_padding(
+def _drop_padding(
     rows: pa.Table, settings: Settings
 ) -> tuple[pa.Table, dict[str, Array]]:
-    """The rows with labels, and how many others each list had, if these are dropped.
+    """Returns the rows without padding, and columns with the number of dropped rows.
 
-    Of a list without any label, its first row remains, without one.
+    A list without any label keeps its first row, whose label is missing. No rows are
+    dropped unless the settings say so.
     """
     if settings.unjudged != "drop":
         return rows, {}
-    lists, label = _Lists.of(rows["query"].combine_chunks()), rows["label"].to_numpy()
+    lists, label = (
+        _ListRows.from_queries(rows["query"].combine_chunks()),
+        rows["label"].to_numpy(),
+    )
     is_item = label >= 0.0
-    padding = lists.counts(~is_item)
+    padding = lists.count_rows(~is_item)
     counts = {result_columns.PADDING: padding}
     if any(metric._compares_labels for metric in settings.metrics):
-        # -1 is the usual sign of padding, so that nobody means it as a label.
-        counts[result_columns.NEGATIVE] = lists.counts((label < 0.0) & (label != -1.0))
+        # -1 is not counted, as it is the usual mark of padding.
+        counts[result_columns.NEGATIVE] = lists.count_rows(
+            (label < 0.0) & (label != -1.0)
+        )
     if not padding.any():
         return rows, counts
     labels = pa.array(label, mask=~is_item)
     is_item[lists.starts[padding == lists.sizes]] = True
-    place = rows.column_names.index("label")
-    rows = rows.set_column(place, "label", labels).filter(pa.array(is_item))
+    index = rows.column_names.index("label")
+    rows = rows.set_column(index, "label", labels).filter(pa.array(is_item))
     return rows, counts
 
 
-def _of_subtopics(
-    rows: pa.Table, items: dict[str, Array], truncates: bool
+def _read_subtopics(
+    rows: pa.Table, items: dict[str, Array], should_truncate: bool
 ) -> dict[str, Array]:
-    """The labels of items for each subtopic, and scores in the order of ndeval."""
-    given = rows["subtopics"].combine_chunks()
-    sizes = pc.fill_null(pc.list_value_length(given), 0).to_numpy(zero_copy_only=False)
+    """Returns the labels of each subtopic, and scores in the order of ndeval."""
+    label_lists = rows["subtopics"].combine_chunks()
+    sizes = pc.fill_null(pc.list_value_length(label_lists), 0).to_numpy(
+        zero_copy_only=False
+    )
     labels = np.zeros((len(sizes), sizes.max()))
-    labels[np.arange(sizes.max()) < sizes[:, None]] = given.flatten()
-    if truncates:
+    labels[np.arange(sizes.max()) < sizes[:, None]] = label_lists.flatten()
+    if should_truncate:
         labels = np.trunc(labels)
     is_item, is_ranked = items["label"] >= 0.0, items["score"] > -np.inf
-    found = {"subtopics": np.where(is_item[:, None], np.maximum(labels, 0.0), -1.0)}
-    for name, height in (("score", "height"), ("place", "place")):
-        if height in rows.column_names:
-            found[name] = np.where(is_ranked, rows[height].to_numpy(), -np.inf)
-    return found
+    result = {"subtopics": np.where(is_item[:, None], np.maximum(labels, 0.0), -1.0)}
+    for name, column in (("score", "height"), ("place", "place")):
+        if column in rows.column_names:
+            result[name] = np.where(is_ranked, rows[column].to_numpy(), -np.inf)
+    return result
 
 
-def _health_of_rows(
-    rows: pa.Table, items: dict[str, Array], lists: _Lists, ends: Array | None
+def _compute_row_health(
+    rows: pa.Table, items: dict[str, Array], lists: _ListRows, ends: Array | None
 ) -> dict[str, Array]:
-    """The columns of health for which no list need be padded."""
+    """Returns the columns of health that are computed without padding lists."""
     label, score = rows["label"].to_numpy(), items["score"]
     is_counted = {
         "items": items["label"] >= 0.0,
@@ -291,142 +307,158 @@ def _health_of_rows(
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0
     if ends is not None:
-        file = np.searchsorted(ends, rows["row"].to_numpy())
-        is_counted["files"] = file != file[lists.starts][lists.of_row]
+        file_index = np.searchsorted(ends, rows["row"].to_numpy())
+        is_counted["files"] = file_index != file_index[lists.starts][lists.list_indices]
     labels = np.maximum(items["label"], 0.0)
     return {
-        **{name: lists.counts(counted) for name, counted in is_counted.items()},
+        **{name: lists.count_rows(counted) for name, counted in is_counted.items()},
         result_columns.LABEL_SUM: np.add.reduceat(labels, lists.starts),
     }
 
 
-def _require_grades(
-    metrics: Sequence[RankingMetric], labels: Array, lists: _Lists
+def _check_max_grade(
+    metrics: Sequence[RankingMetric], labels: Array, lists: _ListRows
 ) -> None:
-    """Raises for a label that is larger than the highest one of a metric."""
-    label, query = float(labels.max()), lists.query_of(np.argmax(labels))
+    """Raises `ValueError` if a label is larger than the `max_grade` of a metric."""
+    label, query = float(labels.max()), lists.get_query(np.argmax(labels))
     for metric in metrics:
         highest = getattr(metric, "max_grade", None)
         if highest is not None and label > highest:
-            new = f"{type(metric).__name__}(k={metric.k}, max_grade={label:g})"
+            replacement = f"{type(metric).__name__}(k={metric.k}, max_grade={label:g})"
             raise ValueError(
                 "`metrics` should have the highest label as their `max_grade`. "
                 f"Received: {metric.name!r} with max_grade={highest:g}, and the label "
-                f"{label:g} in the query {query!r}. Pass `keras_rank.metrics.{new}`"
+                f"{label:g} in the query {query!r}. Pass "
+                f"`keras_rank.metrics.{replacement}`"
             )
 
 
-def _weights(name: str, weights: Array, is_item: Array, lists: _Lists) -> Array:
-    """The weights of items. Raises for missing ones."""
+def _check_weights(
+    name: str, weights: Array, is_item: Array, lists: _ListRows
+) -> Array:
+    """Returns the weights. Raises `ValueError` if they are missing or too large."""
     for row in np.flatnonzero(np.isnan(weights) & is_item)[:1]:
         raise ValueError(
             f"`weight` should name a column without missing weights. Received: "
-            f"weight={name!r}, with one missing in the query {lists.query_of(row)!r}"
+            f"weight={name!r}, with one missing in the query {lists.get_query(row)!r}"
         )
     for row in np.flatnonzero((weights > LARGEST_WEIGHT) & is_item)[:1]:
         raise ValueError(
             "`weight` should name a column of weights of at most 2**50 (1.1e15): "
             "divide all weights by the same number, which changes no result. Received: "
             f"weight={name!r}, with {weights[row]:.4g} in the query "
-            f"{lists.query_of(row)!r}"
+            f"{lists.get_query(row)!r}"
         )
     return weights
 
 
-def _duplicates(
-    items: pa.ChunkedArray, lists: _Lists
+def _count_duplicates(
+    items: pa.ChunkedArray, lists: _ListRows
 ) -> tuple[Array, tuple[Any, Any] | None]:
-    """The number of rows of each list that repeat an item, and one such item."""
+    """Returns the number of duplicate items of each list, and an example."""
     codes = items.combine_chunks().dictionary_encode(null_encoding="encode")
-    keys = lists.of_row * len(codes.dictionary) + np.asarray(codes.indices)
+    keys = lists.list_indices * len(codes.dictionary) + np.asarray(codes.indices)
     keys.sort()
-    again = keys[1:][keys[1:] == keys[:-1]]
-    of_list, item = np.divmod(again, len(codes.dictionary))
-    twice = None
-    if len(again):
-        twice = lists.queries[of_list[0]].as_py(), codes.dictionary[item[0]].as_py()
-    return np.bincount(of_list, minlength=len(lists.starts)).astype(np.int32), twice
+    repeated = keys[1:][keys[1:] == keys[:-1]]
+    repeated_lists, item_codes = np.divmod(repeated, len(codes.dictionary))
+    example = None
+    if len(repeated):
+        example = (
+            lists.queries[repeated_lists[0]].as_py(),
+            codes.dictionary[item_codes[0]].as_py(),
+        )
+    return np.bincount(repeated_lists, minlength=len(lists.starts)).astype(
+        np.int32
+    ), example
 
 
-def _numbers_of_lists(queries: pa.Array) -> Array:
-    """Numbers that key the shuffle: a list has the same number in every table."""
+def _hash_queries(queries: pa.Array) -> Array:
+    """Returns hashes of queries, which key the shuffle of a list in every table."""
     numbers = [zlib.crc32(str(query).encode()) for query in queries.to_pylist()]
     return np.array(numbers, np.uint32).view(np.int32)
 
 
-def _kept(name: str, column: pa.Array, lists: _Lists) -> pa.Array:
-    """The value of each list. Raises unless all its rows agree."""
+def _take_list_values(name: str, column: pa.Array, lists: _ListRows) -> pa.Array:
+    """Returns the value of each list in a column.
+
+    Raises `ValueError` if rows of a list have different values.
+    """
     codes = np.asarray(column.dictionary_encode(null_encoding="encode").indices)
-    for row in np.flatnonzero(codes != codes[lists.starts][lists.of_row])[:1]:
-        first = column[int(lists.starts[lists.of_row[row]])].as_py()
+    for row in np.flatnonzero(codes != codes[lists.starts][lists.list_indices])[:1]:
+        first = column[int(lists.starts[lists.list_indices[row]])].as_py()
         raise ValueError(
             "`keep` should name columns with one value for each query. Received: "
             f"keep={name!r}, with {first!r} and {column[int(row)].as_py()!r} in the "
-            f"query {lists.query_of(row)!r}"
+            f"query {lists.get_query(row)!r}"
         )
     return column.take(pa.array(lists.starts))
 
 
-def _exact(own: Array, weights: Array, starts: Array) -> Array:
-    """The weights of lists: exactly the given one if all items have the same.
+def _restore_equal_weights(mean_weights: Array, weights: Array, starts: Array) -> Array:
+    """Returns the mean weights, exact for lists whose items have equal weights.
 
-    The mean of equal weights may differ in the last digit, by the relevance.
+    The mean of equal weights, which is weighted by relevance, may differ from them in
+    the last digit.
     """
     lowest = np.minimum.reduceat(weights, starts)
     highest = np.maximum.reduceat(weights, starts)
-    return np.where((lowest < highest) | np.isnan(own), own, lowest)
+    return np.where((lowest < highest) | np.isnan(mean_weights), mean_weights, lowest)
 
 
-def _column(values: Any) -> Any:
-    """An Arrow column, with null for NaN."""
+def _to_arrow(values: Any) -> Any:
+    """Returns an Arrow array, in which NaN becomes null."""
     is_array = isinstance(values, np.ndarray)
     return pa.array(values, from_pandas=True) if is_array else values
 
 
-def table_of_dataset(dataset: Any, settings: Settings) -> pa.Table:
-    """Returns one row per list of a dataset.
+def create_table_from_dataset(dataset: Any, settings: Settings) -> pa.Table:
+    """Returns a table with one row per list of a Ray dataset.
 
-    All rows of a query go to one worker. If a worker dies, Ray gives its queries to
-    another one.
+    All rows of a query are sent to one worker. If a worker dies, Ray sends its queries
+    to another worker.
 
     Args:
         dataset: `ray.data.Dataset` of the rows.
-        settings: what is computed, and how.
+        settings: the settings of the computation.
     """
     # Ray is an optional dependency of the package.
     import ray
 
     columns = settings.columns
     arguments = ("query", "label", "score", "item", "weight")
-    sought = [ColumnRef(x, getattr(columns, x)) for x in arguments]
-    sought = [x for x in sought if x.name] + [
+    column_refs = [ColumnRef(x, getattr(columns, x)) for x in arguments]
+    column_refs = [x for x in column_refs if x.name] + [
         ColumnRef("keep", x) for x in columns.keep
     ]
-    there = dataset.schema()
-    for each in sought if there is not None else ():
-        if each.name not in there.names:
-            raise no_column(each, "a Dataset", there.names)
+    schema = dataset.schema()
+    for ref in column_refs if schema is not None else ():
+        if ref.name not in schema.names:
+            raise no_column_error(ref, "a Dataset", schema.names)
     blocks = ray.data.DataContext.get_current().default_hash_shuffle_parallelism
-    # Keras's metrics are sent as configs.
+    # Metrics are sent to workers as configs.
     config = RankingMetrics(settings.metrics).get_config()
     settings = dataclasses.replace(settings, metrics=[])
-    of_block = functools.partial(_of_block, config=config, settings=settings)
-    tables = (
-        dataset.select_columns(list(dict.fromkeys(each.name for each in sought)))
+    evaluate_block = functools.partial(
+        _evaluate_block, config=config, settings=settings
+    )
+    table_refs = (
+        dataset.select_columns(list(dict.fromkeys(ref.name for ref in column_refs)))
         .repartition(blocks, keys=[columns.query])
-        # Whole blocks, as these have all rows of their queries.
-        .map_batches(of_block, batch_size=None, batch_format="pyarrow")
+        # A batch is a whole block, as a block has all rows of its queries.
+        .map_batches(evaluate_block, batch_size=None, batch_format="pyarrow")
         .to_arrow_refs()
     )
-    found = [table for table in ray.get(tables) if len(table)]
-    if not found:
+    tables = [table for table in ray.get(table_refs) if len(table)]
+    if not tables:
         raise ValueError("`rows` should have rows. Received: none, from a Dataset")
-    return pa.concat_tables(found).sort_by(columns.query)
+    return pa.concat_tables(tables).sort_by(columns.query)
 
 
-def _of_block(rows: pa.Table, config: dict[str, Any], settings: Settings) -> pa.Table:
+def _evaluate_block(
+    rows: pa.Table, config: dict[str, Any], settings: Settings
+) -> pa.Table:
     """Returns the table of the lists of a block, without columns if it is empty."""
     if len(rows) == 0:
         return pa.table({})
     metrics = RankingMetrics.from_config(config).members
-    return table_of_rows(rows, dataclasses.replace(settings, metrics=metrics))
+    return create_table_from_rows(rows, dataclasses.replace(settings, metrics=metrics))

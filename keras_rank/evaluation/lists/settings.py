@@ -1,19 +1,19 @@
-"""What is computed of rows, and how."""
+"""Settings of the computation of lists from rows."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import cast
 
 from keras_rank.arguments import check_choice, check_positive
-from keras_rank.evaluation.lists.result_columns import require_free_names
+from keras_rank.evaluation.lists.result_columns import require_distinct_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ranking.base import Ties
 from keras_rank.reading.rows import Columns, Order
 
-# The accepted values of arguments. `ties`: which of tied items comes first, as the
-# metric says, as in trec_eval 10, or as in trec_eval 9. `unjudged`: whether an item
-# without a label has the label 0, or is none. `duplicates`: how duplicate items of a
-# query are treated.
+# The accepted values of arguments. `ties` is the rule for the order of tied items, by
+# the metric or by a version of trec_eval. `unjudged` is the treatment of an item
+# without a label, which gets the label 0 or is left out. `duplicates` is the treatment
+# of duplicate items of a query.
 CHOICES = {
     "ties": ("metric", "trec_eval", "trec_eval-9"),
     "unjudged": ("irrelevant", "drop"),
@@ -23,16 +23,16 @@ CHOICES = {
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is computed of rows, and how.
+    """Settings of the computation of lists from rows.
 
     Attributes:
         metrics: metrics with distinct names.
         columns: the names of the columns.
         ties: as for `evaluate`.
-        unjudged: what an item without a label is.
-        duplicates: how duplicate items of a query are treated.
+        unjudged: the treatment of items without a label.
+        duplicates: the treatment of duplicate items of a query.
         memory_limit: the memory to use.
-        truncates: whether labels are read as integers, as trec_eval reads them.
+        should_truncate: whether labels are truncated to integers, as in trec_eval.
         keep_items: the number of items of each list to keep, `None` for none.
     """
 
@@ -42,18 +42,18 @@ class Settings:
     unjudged: str
     duplicates: str = "error"
     memory_limit: str | None = None
-    truncates: bool = False
+    should_truncate: bool = False
     keep_items: int | None = None
 
     def __post_init__(self) -> None:
         for argument, choices in CHOICES.items():
             check_choice(argument, getattr(self, argument), choices)
-        of_subtopics = [x.name for x in self.metrics if x.takes_subtopics]
-        if of_subtopics and self.columns.subtopic is None:
+        subtopic_metrics = [x.name for x in self.metrics if x.takes_subtopics]
+        if subtopic_metrics and self.columns.subtopic is None:
             raise ValueError(
                 "`metrics` should read one label for each item, as a table has no "
                 "subtopics; `evaluate_run` takes judgments of these. Received: "
-                f"{', '.join(of_subtopics)}"
+                f"{', '.join(subtopic_metrics)}"
             )
         for metric in self.metrics:
             if getattr(metric, "subtopic_weights", None) is not None:
@@ -75,24 +75,25 @@ class Settings:
                 )
         names = [metric.name for metric in self.metrics]
         columns = [self.columns.query, *self.columns.keep]
-        require_free_names([*columns, *names], names)
+        require_distinct_names([*columns, *names], names)
 
     @property
     def order(self) -> Order:
-        """How the rows of a list are ordered, which decides between tied items.
+        """The order of the rows of a list, which determines the order of tied items.
 
-        By item if these are known, so that the numbers don't depend on the order of the
-        rows, except for a metric that puts the earlier item first.
+        Rows are ordered by item if the items are known, so that results don't depend on
+        the order of the rows. The order is kept for metrics with `shuffle_ties=False`,
+        which put the earlier item first.
         """
         if self.ties != "metric":
             return cast(Order, self.ties)
-        are_stable = [metric.shuffle_ties is False for metric in self.metrics]
-        return "row" if self.columns.item is None or any(are_stable) else "item"
+        is_stable = [metric.shuffle_ties is False for metric in self.metrics]
+        return "row" if self.columns.item is None or any(is_stable) else "item"
 
     @property
-    def order_of_ties(self) -> Ties | None:
-        """How all metrics order ties. `None`: as each says.
+    def tie_order(self) -> Ties | None:
+        """The order of ties of all metrics, `None` for the order of each metric.
 
-        For trec_eval, the rows are in the order of its ties already.
+        The rows are in the order of trec_eval already if `ties` names it.
         """
         return None if self.ties == "metric" else "stable"

@@ -1,7 +1,8 @@
-"""What trec_eval prints, and no other metric here has: totals, gm_map, iprec.
+"""Measures of trec_eval that are not public metrics: totals, gm_map and iprec.
 
-These are metrics of tables alone, where lists become one number in other ways than by
-their mean. What they return for a list is what trec_eval prints for a query.
+Tables alone have these metrics, as some of them are reduced by a sum or a geometric
+mean instead of a mean. The value of a list is the value that trec_eval prints for a
+query.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from keras_rank.arguments import (
     check_share,
     check_ties_broken,
 )
-from keras_rank.arrays.arithmetic import highest
+from keras_rank.arrays.arithmetic import max_over_axis
 from keras_rank.backends import Tensor, backend
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.metrics.binary import MeanAveragePrecision
@@ -27,7 +28,8 @@ from keras_rank.metrics.registry import check_arguments, parse_metric
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
 
-# What it prints by default, in its order: the metrics that "official" stands for.
+# The measures that trec_eval prints by default, in its order. "official" stands for
+# them.
 OFFICIAL = (
     *("num_q", "num_ret", "num_rel", "num_rel_ret", "map", "gm_map", "Rprec", "bpref"),
     "recip_rank",
@@ -56,7 +58,7 @@ class NumRelRet(NumRel):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class NumRet(NumRelRet):
-    """The number of items that were retrieved: all are relevant to it."""
+    """The number of retrieved items. All items count as relevant."""
 
     _reads = "item"
 
@@ -67,7 +69,7 @@ class NumRet(NumRelRet):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class NumQ(NumRet):
-    """The number of lists: 1 for each."""
+    """The number of lists. Each list has the value 1."""
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return ops.ones_like(lists.number_relevant)
@@ -75,19 +77,19 @@ class NumQ(NumRet):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class GeometricMeanAveragePrecision(MeanAveragePrecision):
-    """The average precision, of which the geometric mean is taken."""
+    """The average precision, which is reduced by a geometric mean."""
 
     _reduction = "geometric mean"
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class IPrec(RankingMetric):
-    """The highest precision at any rank by which a share of relevant items is found.
+    """The highest precision at any rank with at least the given recall.
 
     Args:
-        recall: float from 0 to 1. That share.
-        rounding: float. What is added to the number of these items before it is cut
-            off: trec_eval 10 rounds it, by 0.5, and version 9 adds 0.9.
+        recall: float from 0 to 1. The share of relevant items that are retrieved.
+        rounding: float. A number that is added to the required number of relevant items
+            before it is truncated: 0.5 in trec_eval 10, and 0.9 in version 9.
     """
 
     _check_ties = staticmethod(check_ties_broken)
@@ -105,22 +107,23 @@ class IPrec(RankingMetric):
         self.recall, self.rounding = check_share("recall", recall), rounding
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        # In doubles, which not every backend has.
+        # The required numbers are computed in float64, which not every backend
+        # supports.
         numbers = np.arange(lists.labels.shape[1] + 1)
         needed = np.floor(numbers * self.recall + self.rounding)
         needed = ops.convert_to_tensor(needed, lists.dtype)
         needed = ops.take(needed, ops.cast(lists.number_relevant, "int32"))
-        found = backend.running_total(lists.relevance_by_rank(ranking))
-        is_enough = found >= needed[:, None]
-        return highest(backend.where(is_enough, found / ranking.ranks, 0.0))
+        num_found = backend.running_total(lists.relevance_by_rank(ranking))
+        is_enough = num_found >= needed[:, None]
+        return max_over_axis(backend.where(is_enough, num_found / ranking.ranks, 0.0))
 
     def get_config(self) -> dict[str, Any]:
-        own = {"recall": self.recall, "rounding": self.rounding}
-        return {**super().get_config(), **own}
+        config = {"recall": self.recall, "rounding": self.rounding}
+        return {**super().get_config(), **config}
 
 
-# Their names in trec_eval and ir_measures, with `(rel)` for a level, and `@` where a
-# share of the relevant items follows.
+# The names of the measures in trec_eval and ir_measures. `(rel)` stands for a relevance
+# threshold, and `@` for a recall.
 _NAMES: dict[type[RankingMetric], str] = {
     NumQ: "num_q NumQ",
     NumRet: "num_ret NumRet",
@@ -133,27 +136,27 @@ _CLASSES = {name: kind for kind, all_ in _NAMES.items() for name in all_.split()
 _SHARE = re.compile(r"(.+?)(?:@|_at_recall_)([0-9]*\.?[0-9]+)")
 
 
-def metric_of(string: str, rules: str) -> RankingMetric | None:
-    """Returns the metric of a string, `None` if it is not one of these."""
-    of_share = _SHARE.fullmatch(string)
-    parts = parse_metric(of_share[1] if of_share else string)
+def parse_measure(string: str, rules: str) -> RankingMetric | None:
+    """Returns the metric of a string, or `None` if it is not one of these measures."""
+    share_match = _SHARE.fullmatch(string)
+    parts = parse_metric(share_match[1] if share_match else string)
     if parts is None or parts.sign:
         return None
     level = "(rel)" if parts.arguments else ""
-    kind = _CLASSES.get(parts.name + level + ("@" if of_share else ""))
-    if kind is None:
+    metric_class = _CLASSES.get(parts.name + level + ("@" if share_match else ""))
+    if metric_class is None:
         return None
     check_arguments(string, parts, ["rel"] if level else [])
     arguments: dict[str, Any] = {"name": string, "seed": 0}
     if level:
         arguments["relevance_threshold"] = check_positive("rel", parts.arguments["rel"])
-    if of_share:
-        arguments["recall"] = float(of_share[2])
+    if share_match:
+        arguments["recall"] = float(share_match[2])
         arguments["rounding"] = 0.9 if rules == "trec_eval-9" else 0.5
-    return kind(**arguments)
+    return metric_class(**arguments)
 
 
-def expanded(metrics: Iterable[Any]) -> list[Any]:
-    """The metrics, with those that "official" stands for in its place."""
-    each = (OFFICIAL if metric == "official" else [metric] for metric in metrics)
-    return list(itertools.chain.from_iterable(each))
+def expand_official(metrics: Iterable[Any]) -> list[Any]:
+    """Returns the metrics, in which "official" is replaced by `OFFICIAL`."""
+    expansions = (OFFICIAL if metric == "official" else [metric] for metric in metrics)
+    return list(itertools.chain.from_iterable(expansions))

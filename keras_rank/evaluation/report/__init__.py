@@ -1,1 +1,1 @@
-"""Reports: what people read, computed from a table with one row per list."""
+"""Reports for people, computed from a table with one row per list."""

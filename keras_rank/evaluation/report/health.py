@@ -1,4 +1,4 @@
-"""Checks of the lists: reasons to mistrust a number."""
+"""Checks of the lists for problems that make the values of metrics misleading."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -7,24 +7,24 @@ import numpy as np
 
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
-from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.lists.metric_names import MetricInfo
 from keras_rank.evaluation.lists.result_columns import HEALTH, LABEL_SUM, ORDERS, SPREAD
 from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.table import Marks, Table, columns_of
+from keras_rank.evaluation.report.table import Marks, Table, select_columns
 
 
 class Check(NamedTuple):
-    """A check of all lists.
+    """The result of a check of all lists.
 
     Attributes:
-        check: its name.
+        check: the name of the check.
         lists: the number of affected lists.
-        share: their share of all lists, or another number to check.
+        share: the share of affected lists, or another number to check.
         threshold: the limit of the share.
-        warning: what is wrong, empty if nothing is.
-        worst: the value with the worst order of tied items.
-        average: that on average over all orders.
-        best: that with the best one.
+        warning: the problem, or an empty string if the check passes.
+        worst: the value of the metric with the worst order of tied items.
+        average: the mean value of the metric over all orders of tied items.
+        best: the value of the metric with the best order of tied items.
     """
 
     check: str
@@ -37,15 +37,17 @@ class Check(NamedTuple):
     best: float | None = None
 
 
-# With fewer judgments than this in most lists, most items have none in any system.
+# If most lists have fewer judgments, most retrieved items are unjudged in any system.
 _FEW_JUDGMENTS = 10
-# Then only this share of lists without any judgment indicates that ids differ.
-_NEARLY_ALL = 0.98
+# If judgments are few, the ids of judgments and run probably differ only if this share
+# of the lists has no judged item.
+_FEW_JUDGMENTS_SHARE = 0.98
 
-# Checks of a column with a number for each list: the name of the check, the column, the
-# number to look for, `None` for any but 0, the share of lists that may have it, and the
-# warning if more do. Without the column there is no check.
-_SOUGHT = {
+# Checks of a column with a number for each list. A key holds the name of the check, the
+# column, the number that affected lists have (`None`: any number above 0), and the
+# share of lists that may be affected. The value is the warning if more lists are
+# affected. A check is omitted if the table lacks the column.
+_LIST_CHECKS = {
     ("every item relevant", "only relevant", None, 0.5): "have only relevant items: "
     "metrics such as map and mrr are 1 in any order. Are irrelevant items missing, or "
     "is `relevance_threshold` too low?",
@@ -73,8 +75,9 @@ _SOUGHT = {
 }
 
 
-# The first warnings: of metrics to which such lists count, and of those which leave
-# them out. Then of lists whose labels are too low for a threshold.
+# The warning about lists without relevant items for metrics whose mean includes these
+# lists, the warning for metrics whose mean leaves them out, and the addition for labels
+# that are too low for a threshold.
 _NOTHING_RELEVANT = (
     "have no relevant items for {}: all orders of their items are equally good, so "
     "they change the mean in the same way for any model"
@@ -86,16 +89,17 @@ _LEFT_OUT = (
 _BELOW_THRESHOLD = (
     ". The labels above 0 of {} of them are below `relevance_threshold`, {:g}"
 )
-# The checks of scores, of which lists without results have none.
-_OF_RESULTS = ("constant scores", "nothing judged")
-# The start of the checks of ties, which metrics follow.
-_TIES = "ties of "
-# Checks that a run does not fail: its items are those found in a collection, or judged.
-_NOT_OF_RUNS = ("one item", "shorter than")
+# Checks of scores, whose share is relative to the lists with retrieved items.
+_RESULT_CHECKS = ("constant scores", "nothing judged")
+# The prefix of the names of the checks of ties. The name of the metric follows.
+_TIE_PREFIX = "ties of "
+# Prefixes of checks that a run always passes: the items of its lists are those that
+# were retrieved from a collection, or judged.
+_TABLE_CHECKS = ("one item", "shorter than")
 
 
-def checks_of(lists: ListTable) -> list[Check]:
-    """All checks. The last ones are those of the order of tied items.
+def compute_checks(lists: ListTable) -> list[Check]:
+    """Returns all checks. The checks of the order of tied items come last.
 
     Args:
         lists: the values of lists, with the columns of health.
@@ -107,164 +111,185 @@ def checks_of(lists: ListTable) -> list[Check]:
             "save evaluations with `write`. Received: the columns "
             f"{lists.table.column_names}"
         )
-    # A list of padding has no problems of its own.
+    # Lists of padding are not checked, as means leave them out.
     has_items = columns["items"] > 0
     if not has_items.any():
         return []
     columns = {name: values[has_items] for name, values in columns.items()}
-    checks = [*_checks_of_relevance(columns, lists.metrics), *_checks_of_lists(columns)]
+    checks = [*_check_relevance(columns, lists.metrics), *_check_lists(columns)]
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
-        checks += _checks_of_cutoff(columns, k)
+        checks += _check_cutoff(columns, k)
     if lists.rules is not None:
         checks = [
             x._replace(threshold=1.0, warning="")
-            if x.check.startswith(_NOT_OF_RUNS)
+            if x.check.startswith(_TABLE_CHECKS)
             else x
             for x in checks
         ]
     tied = int(np.sum(columns["ties"]))
     for metric in lists.metrics:
-        name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
+        name, indices = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
         worst, average, best = (
-            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).number
+            Values.from_table(lists, metric, SPREAD.format(name, order))
+            .mean(indices)
+            .number
             for order in ORDERS
         )
-        # A metric may have none.
-        on_average = f", and {average:.4f} on average" * (not np.isnan(average))
+        # The average is NaN for a metric that has no formula for it.
+        average_text = f", and {average:.4f} on average" * (not np.isnan(average))
         warning = (
             f"have tied items: {name} is {worst:.4f} with their worst order, "
-            f"{best:.4f} with the best one{on_average}"
+            f"{best:.4f} with the best one{average_text}"
         )
         share = abs(best - worst)
-        # It is NaN, which passes, for a metric that leaves out all lists.
-        found = _TIES + name, tied, share, 0.01, warning * (share > 0.01)
-        checks.append(Check(*found, worst, average, best))
+        # The share is NaN if the metric leaves out all lists. The check passes then.
+        fields = _TIE_PREFIX + name, tied, share, 0.01, warning * (share > 0.01)
+        checks.append(Check(*fields, worst, average, best))
     return checks
 
 
-def warnings_of(lists: ListTable) -> list[str]:
-    """The warnings, none of a table that lacks the columns of health."""
-    return _warnings_of(lists, checks_of(lists)) if lists.has_health else []
+def get_warnings(lists: ListTable) -> list[str]:
+    """Returns the warnings, or none if the table lacks the columns of health."""
+    return _format_warnings(lists, compute_checks(lists)) if lists.has_health else []
 
 
-def _warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
-    """The warnings of failed checks, and of queries that were left out."""
-    with_items = int(np.sum(lists.array(HEALTH + "items") > 0))
+def _format_warnings(lists: ListTable, checks: Sequence[Check]) -> list[str]:
+    """Returns the warnings of failed checks, of left-out queries, and of reading."""
+    num_with_items = int(np.sum(lists.array(HEALTH + "items") > 0))
     failed = [check for check in checks if check.warning]
-    # That of ties is the same for all metrics.
-    of_ties = [check for check in failed if check.worst is not None]
-    if of_ties:
-        failed = [check for check in failed if check.worst is None] + of_ties[:1]
-    others = ", ".join(x.check.removeprefix(_TIES) for x in of_ties[1:])
+    # The same lists have ties for all metrics, so there is one warning about ties.
+    tie_checks = [check for check in failed if check.worst is not None]
+    if tie_checks:
+        failed = [check for check in failed if check.worst is None] + tie_checks[:1]
+    other_metrics = ", ".join(x.check.removeprefix(_TIE_PREFIX) for x in tie_checks[1:])
     warnings = [
-        f"Warning: {check.lists} of {with_items} lists {check.warning}"
+        f"Warning: {check.lists} of {num_with_items} lists {check.warning}"
         + "." * (not check.warning.endswith("?"))
         for check in failed
     ]
-    if others:
-        warnings[-1] += f" Their order also changes {others}: see `health`."
-    if with_items < len(lists):
+    if other_metrics:
+        warnings[-1] += f" Their order also changes {other_metrics}: see `health`."
+    if num_with_items < len(lists):
         warnings.append(
             f"Warning: lists without a label of 0 or more are left out of the means "
-            f"({len(lists) - with_items} of {len(lists)})."
+            f"({len(lists) - num_with_items} of {len(lists)})."
         )
     if lists.left_out:
         warnings.append(
             "Warning: queries of the run without judgments are left out "
-            f"({lists.left_out}){lists.some_left_out}."
+            f"({lists.left_out}){lists.left_out_examples}."
         )
     warnings += [f"Warning: {warning}." for warning in lists.reading_warnings]
     return warnings
 
 
-def table_of_checks(lists: ListTable) -> Table:
-    """The table of all checks, with warnings as its notes."""
-    checks = checks_of(lists)
+def create_checks_table(lists: ListTable) -> Table:
+    """Returns a table of all checks, with the warnings as notes."""
+    checks = compute_checks(lists)
     names = ("check", "lists", "share", "threshold", *ORDERS)
-    found = columns_of([check._asdict() for check in checks], names)
+    columns = select_columns([check._asdict() for check in checks], names)
     marks = Marks("share", [bool(check.warning) for check in checks])
-    return Table(found, notes=_warnings_of(lists, checks), marks=marks)
+    return Table(columns, notes=_format_warnings(lists, checks), marks=marks)
 
 
-def _checks_of_relevance(
-    columns: dict[str, Array], metrics: Sequence[Measured]
+def _check_relevance(
+    columns: dict[str, Array], metrics: Sequence[MetricInfo]
 ) -> Iterator[Check]:
-    """Yields a check for each set of metrics to which the same lists have nothing."""
-    alike: dict[Any, list[Measured]] = {}
+    """Yields checks of how many lists have no relevant items.
+
+    Metrics for which the same lists have no relevant items share a check.
+    """
+    metrics_by_relevance: dict[Any, list[MetricInfo]] = {}
     for metric in metrics:
         relevant = columns.get(f"{metric.name}/relevant")
-        # To fall-out, what is not relevant counts, and to sums the order does not.
-        is_one = metric.class_name != "FallOut" and metric.reduction != "sum"
-        if relevant is not None and is_one:
+        # Fall-out counts irrelevant items, and the order of items does not change sums,
+        # so that lists without relevant items are no problem.
+        is_checked = metric.class_name != "FallOut" and metric.reduction != "sum"
+        if relevant is not None and is_checked:
             key = relevant.tobytes(), metric.empty_value is None
-            alike.setdefault(key, []).append(metric)
-    for same in alike.values():
-        has = ~columns[f"{same[0].name}/relevant"]
-        names = ", ".join(metric.name for metric in same)
-        left_out = same[0].empty_value is None
-        warning = (_LEFT_OUT if left_out else _NOTHING_RELEVANT).format(names)
-        levels = [_argument(metric, "relevance_threshold") for metric in same]
-        too_low = int(np.sum(has & (columns[LABEL_SUM] > 0.0)))
-        if any(levels) and too_low:
-            warning += _BELOW_THRESHOLD.format(too_low, min(filter(None, levels)))
-        name = "nothing relevant" + f" to {names}" * (len(alike) > 1)
-        yield _share_of(has, name, 0.1, warning)
+            metrics_by_relevance.setdefault(key, []).append(metric)
+    for group in metrics_by_relevance.values():
+        has_nothing_relevant = ~columns[f"{group[0].name}/relevant"]
+        names = ", ".join(metric.name for metric in group)
+        is_left_out = group[0].empty_value is None
+        warning = (_LEFT_OUT if is_left_out else _NOTHING_RELEVANT).format(names)
+        thresholds = [_get_argument(metric, "relevance_threshold") for metric in group]
+        num_too_low = int(np.sum(has_nothing_relevant & (columns[LABEL_SUM] > 0.0)))
+        if any(thresholds) and num_too_low:
+            warning += _BELOW_THRESHOLD.format(
+                num_too_low, min(filter(None, thresholds))
+            )
+        name = "nothing relevant" + f" to {names}" * (len(metrics_by_relevance) > 1)
+        yield _create_check(has_nothing_relevant, name, 0.1, warning)
 
 
-def _argument(metric: Measured, name: str) -> Any:
-    """An argument of a metric, or its class, as far as it is known."""
+def _get_argument(metric: MetricInfo, name: str) -> Any:
+    """Returns an argument of a metric, or `None` if it is not known."""
     return (metric.definition or {}).get(name)
 
 
-def _checks_of_lists(columns: dict[str, Array]) -> Iterator[Check]:
-    """Yields the checks of lists, by columns, of which those not known are missing."""
+def _check_lists(columns: dict[str, Array]) -> Iterator[Check]:
+    """Yields the checks of `_LIST_CHECKS` whose columns the table has."""
     has_few = _has_few_judgments(columns, _FEW_JUDGMENTS)
-    for (name, column, number, threshold), warning in _SOUGHT.items():
+    for (name, column, number, threshold), warning in _LIST_CHECKS.items():
         if column in columns:
             values = columns[column]
-            has = values > 0 if number is None else values == number
+            is_affected = values > 0 if number is None else values == number
             if has_few and name == "nothing judged":
-                threshold = _NEARLY_ALL
-            of_results = columns.get("retrieved") if name in _OF_RESULTS else None
-            among = None if of_results is None else int(np.sum(of_results > 0))
-            yield _share_of(has, name, threshold, warning, among)
+                threshold = _FEW_JUDGMENTS_SHARE
+            num_retrieved = columns.get("retrieved") if name in _RESULT_CHECKS else None
+            total = None if num_retrieved is None else int(np.sum(num_retrieved > 0))
+            yield _create_check(is_affected, name, threshold, warning, total)
 
 
-def _share_of(
-    has: Array, name: str, threshold: float, warning: str, among: int | None = None
+def _create_check(
+    is_affected: Array,
+    name: str,
+    threshold: float,
+    warning: str,
+    total: int | None = None,
 ) -> Check:
-    """A check of how many lists have something, among all or so many of them."""
-    lists = int(np.sum(has))
-    share = lists / max(1, len(has) if among is None else among)
-    return Check(name, lists, share, threshold, warning * (share > threshold))
+    """Returns a check of how many lists are affected by a problem.
+
+    Args:
+        is_affected: bool array of shape `(lists,)`.
+        name: the name of the check.
+        threshold: the share of lists that may be affected.
+        warning: the warning if more lists are affected.
+        total: the number of lists that the share is relative to. Defaults to `None`:
+            all lists.
+    """
+    num_affected = int(np.sum(is_affected))
+    share = num_affected / max(1, len(is_affected) if total is None else total)
+    return Check(name, num_affected, share, threshold, warning * (share > threshold))
 
 
-def _has_few_judgments(columns: dict[str, Array], few: int) -> bool:
-    """Whether most lists have few judgments, and more items than judgments."""
+def _has_few_judgments(columns: dict[str, Array], limit: int) -> bool:
+    """Returns whether most lists have fewer judgments than `limit` and than items."""
     judged = columns["judged"]
-    return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
+    return bool(np.mean((judged < limit) & (judged < columns["items"])) > 0.5)
 
 
-def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
-    """The checks of the first k items."""
-    # Missing where nothing was retrieved.
+def _check_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
+    """Returns the checks of the first `k` items."""
+    # The share is NaN for a list without retrieved items.
     judged = columns[f"judged@{k}"]
     judged = judged[~np.isnan(judged)]
     share = float(np.mean(judged)) if len(judged) else 1.0
-    # If there are few judgments anyway, unjudged items are no reason for a warning.
+    # If most lists have fewer than k judgments, unjudged items are expected.
     threshold = 0.0 if _has_few_judgments(columns, k) else 0.9
-    short = f"have fewer than {k} items, all of which are in their top {k}"
-    tied = (
+    short_warning = f"have fewer than {k} items, all of which are in their top {k}"
+    tied_warning = (
         f"have the same score at ranks {k} and {k + 1}: which items are in their top "
         f"{k} depends on the order of tied items"
     )
-    missing = (
+    unjudged_warning = (
         f"have items without a judgment in their top {k}, {1.0 - share:.0%} on "
         "average: these count as irrelevant, but may not be"
     )
-    lists, warning = int(np.sum(judged < 1.0)), missing * (share < threshold)
+    lists, warning = int(np.sum(judged < 1.0)), unjudged_warning * (share < threshold)
     return [
-        _share_of(columns["items"] < k, f"shorter than {k}", 0.5, short),
-        _share_of(columns[f"tied@{k}"] > 0, f"tied at {k}", 0.05, tied),
+        _create_check(columns["items"] < k, f"shorter than {k}", 0.5, short_warning),
+        _create_check(columns[f"tied@{k}"] > 0, f"tied at {k}", 0.05, tied_warning),
         Check(f"judged@{k}", lists, share, threshold, warning),
     ]

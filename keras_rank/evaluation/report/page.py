@@ -1,4 +1,4 @@
-"""A page of an evaluation, in one file of HTML, for people who don't run it."""
+"""The HTML page that reports an evaluation in one file."""
 
 import dataclasses
 import datetime
@@ -9,65 +9,73 @@ from typing import Any, NamedTuple
 
 import keras_rank
 from keras_rank.evaluation.lists import result_columns
-from keras_rank.evaluation.lists.list_table import ListTable, stamp_of
-from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.lists.list_table import ListTable, read_provenance
+from keras_rank.evaluation.lists.metric_names import MetricInfo
 from keras_rank.evaluation.report import comparison, health, plots
-from keras_rank.evaluation.report.comparison import compared
-from keras_rank.evaluation.report.intervals import CORRECTIONS, TESTS, How
-from keras_rank.evaluation.report.summary import notes_of_labels, rules_of, summarized
+from keras_rank.evaluation.report.comparison import compare_lists
+from keras_rank.evaluation.report.intervals import CORRECTIONS, TESTS, EstimateOptions
+from keras_rank.evaluation.report.summary import (
+    describe_missing_labels,
+    describe_rules,
+    summarize,
+)
 from keras_rank.evaluation.report.table import (
     Table,
-    columns_of,
-    needing,
-    rows_where,
-    without_notes,
+    drop_notes,
+    explain_import_error,
+    select_columns,
+    select_rows,
 )
 
 
-def counts_of(lists: ListTable) -> str:
-    """The numbers of lists and items."""
-    found, items = counted(len(lists), "list"), lists.health_of("items")
-    return found if items is None else f"{found}, {counted(int(items.sum()), 'item')}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def tests_of(how: How) -> str:
-    """What p is, in a comparison."""
-    units = "" if how.cluster is None else f" of lists clustered by {how.cluster}"
-    corrected = "It is not corrected for the number of comparisons."
-    if how.correction is not None:
-        method = f"{CORRECTIONS[how.correction]}'s method"
-        corrected = f"corrected_p is corrected for all rows by {method}."
+def format_counts(lists: ListTable) -> str:
+    """Returns the numbers of lists and items as text."""
+    text, items = format_count(len(lists), "list"), lists.get_health("items")
     return (
-        "A difference is the new value minus that of the baseline, list by list. p is "
-        f"that of the {TESTS[how.test]}{units}: the probability that chance alone "
-        f"gives such a difference, or a larger one. {corrected}"
+        text if items is None else f"{text}, {format_count(int(items.sum()), 'item')}"
     )
 
 
-def result_of(lists: ListTable, table: Table, how: How) -> str:
-    """The first row of a summary, or of a comparison, in a sentence."""
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def describe_test(options: EstimateOptions) -> str:
+    """Returns an explanation of the differences and p-values of a comparison."""
+    units = (
+        "" if options.cluster is None else f" of lists clustered by {options.cluster}"
+    )
+    correction = "It is not corrected for the number of comparisons."
+    if options.correction is not None:
+        method = f"{CORRECTIONS[options.correction]}'s method"
+        correction = f"corrected_p is corrected for all rows by {method}."
+    return (
+        "A difference is the new value minus that of the baseline, list by list. p is "
+        f"that of the {TESTS[options.test]}{units}: the probability that chance alone "
+        f"gives such a difference, or a larger one. {correction}"
+    )
+
+
+def describe_result(lists: ListTable, table: Table, options: EstimateOptions) -> str:
+    """Returns a sentence about the first row of a summary or a comparison."""
     row = table.rows[0]
-    is_up = lists.measured(row["metric"]).direction == "up"
+    is_up = lists.get_metric(row["metric"]).direction == "up"
     name = row["metric"] + " (lower is better)" * (not is_up)
     if math.isnan(row["value"]):
         return f"{name} has no value, as no list counts."
     value = f"{name} is {row['value']:.4f}"
     if row["lists"] < len(lists):
-        value += f" over {row['lists']:,} of {counted(len(lists), 'list')}"
+        value += f" over {row['lists']:,} of {format_count(len(lists), 'list')}"
     if "difference" not in row:
-        return f"{value}{_interval_of(row, how)}."
+        return f"{value}{_describe_interval(row, options)}."
     change = row["difference"]
     side = "above" if change >= 0.0 else "below"
     verdict = "not a significant difference"
-    if table.marks.are_marked[0]:
+    if table.marks.is_marked[0]:
         verdict = f"significantly {'better' if is_up == (change > 0) else 'worse'}"
-    p = plots.written_p(table)[0].rstrip("*")
-    if p and how.correction is not None:
+    p = plots.format_p(table)[0].rstrip("*")
+    if p and options.correction is not None:
         p = f"corrected {p}"
     return (
         f"{value}, which is {abs(change):.4f} {side} the baseline's "
@@ -75,57 +83,59 @@ def result_of(lists: ListTable, table: Table, how: How) -> str:
     )
 
 
-def _interval_of(row: Mapping[str, Any], how: How) -> str:
+def _describe_interval(row: Mapping[str, Any], options: EstimateOptions) -> str:
     if math.isnan(row["low"]):
         return ""
     return (
-        f", with a {100 * how.confidence:g}% confidence interval from "
+        f", with a {100 * options.confidence:g}% confidence interval from "
         f"{row['low']:.4f} to {row['high']:.4f}"
     )
 
 
-def facts_of(lists: ListTable, how: How) -> Iterator[tuple[str, str]]:
-    """Yields names and values of what an evaluation is, and how it was made."""
-    stamp = stamp_of(lists.table)
-    yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
+def iter_facts(lists: ListTable, options: EstimateOptions) -> Iterator[tuple[str, str]]:
+    """Yields names and values of facts about an evaluation and its computation."""
+    provenance = read_provenance(lists.table)
+    yield "Data", f"{format_counts(lists)}; lists by {lists.query}"
     if lists.left_out:
-        number = counted(lists.left_out, "list")
-        yield "Left out", f"{number} without judgments{lists.some_left_out}"
+        number = format_count(lists.left_out, "list")
+        yield "Left out", f"{number} without judgments{lists.left_out_examples}"
     if lists.rules is not None:
-        yield "Rules", rules_of(lists.rules)
-    for note in notes_of_labels(lists):
+        yield "Rules", describe_rules(lists.rules)
+    for note in describe_missing_labels(lists):
         yield "Labels", note
     for metric in lists.metrics:
-        yield metric.name, _definition_of(metric)
-    for order in dict.fromkeys(stamp["ties"].values()):
-        names = [name for name, x in stamp["ties"].items() if x == order]
-        of = "" if len(names) == len(stamp["ties"]) else f" ({', '.join(names)})"
-        yield "Tied items", order + of
+        yield metric.name, _describe_definition(metric)
+    for order in dict.fromkeys(provenance["ties"].values()):
+        names = [name for name, x in provenance["ties"].items() if x == order]
+        suffix = (
+            "" if len(names) == len(provenance["ties"]) else f" ({', '.join(names)})"
+        )
+        yield "Tied items", order + suffix
     units = "independent lists"
-    if how.cluster is not None:
-        units = f"lists clustered by {how.cluster}"
-    kind = "Student's t, or Wilson's if all values are 0 or 1"
-    yield "Intervals", f"{100 * how.confidence:g}%, of {units}: {kind}"
-    versions = ", ".join(map(" ".join, stamp["versions"].items()))
+    if options.cluster is not None:
+        units = f"lists clustered by {options.cluster}"
+    method = "Student's t, or Wilson's if all values are 0 or 1"
+    yield "Intervals", f"{100 * options.confidence:g}%, of {units}: {method}"
+    versions = ", ".join(map(" ".join, provenance["versions"].items()))
     yield "Evaluated by", versions or "an unknown version of keras_rank"
     yield "Page by", f"keras_rank {keras_rank.__version__}"
 
 
-def _definition_of(metric: Measured) -> str:
-    """The class of a metric and its arguments."""
+def _describe_definition(metric: MetricInfo) -> str:
+    """Returns the class of a metric with its arguments, as text."""
     if metric.definition is None:
         return "a metric that is defined by a function"
-    shown = {
+    values = {
         name: value.get("config", value) if isinstance(value, dict) else value
         for name, value in metric.definition.items()
         if name != "class_name" and value is not None and value is not False
     }
-    arguments = ", ".join(f"{name}={value}" for name, value in shown.items())
+    arguments = ", ".join(f"{name}={value}" for name, value in values.items())
     return f"{metric.definition['class_name']}({arguments})"
 
 
-# The number of lists on a page.
-_WORST = 10
+# The maximum number of worst lists on a page.
+_NUM_WORST = 10
 
 
 class Query(NamedTuple):
@@ -133,7 +143,7 @@ class Query(NamedTuple):
 
     Attributes:
         name: the id of the query.
-        values: the values of the query, in words.
+        values: the names and values of the other columns, as text.
         items: the items with their ranks.
     """
 
@@ -158,22 +168,24 @@ class Worst(NamedTuple):
     queries: Sequence[Query] = ()
 
 
-def worst_of(new: ListTable, baseline: ListTable | None) -> Worst | None:
-    """Returns the section, or `None` if the baseline lacks the first metric.
+def find_worst_section(new: ListTable, baseline: ListTable | None) -> Worst | None:
+    """Returns the section of the worst lists by the first metric.
+
+    The result is `None` if the baseline lacks the metric.
 
     Args:
         new: the evaluation.
-        baseline: what it is compared with, if anything. The worst lists are then those
-            that lost most.
+        baseline: the evaluation that `new` is compared with, or `None`. The worst lists
+            are the lists with the largest losses if there is a baseline.
     """
     metric = new.first_metric
     if baseline is not None and baseline.find(metric) is None:
         return None
-    worst = comparison.worst_of(new, metric, _WORST, baseline)
+    worst = comparison.find_worst(new, metric, _NUM_WORST, baseline)
     title, note = f"The worst lists by {metric}", ""
     if baseline is not None:
-        sign = 1.0 if new.measured(metric).direction == "up" else -1.0
-        worst = rows_where(worst, [sign * x < 0.0 for x in worst["difference"]])
+        sign = 1.0 if new.get_metric(metric).direction == "up" else -1.0
+        worst = select_rows(worst, [sign * x < 0.0 for x in worst["difference"]])
         title = f"The largest losses of {metric}"
     if not new.has_items:
         call = "evaluate_run(..., " if new.rules else "evaluate(..., item=..., "
@@ -188,48 +200,64 @@ def worst_of(new: ListTable, baseline: ListTable | None) -> Worst | None:
             "An item without a baseline rank was not retrieved by the baseline, or "
             "is not one of the items that it keeps."
         )
-    return Worst(title, worst, note, [_query(new, baseline, row) for row in worst])
+    return Worst(
+        title, worst, note, [_create_query(new, baseline, row) for row in worst]
+    )
 
 
-def items_of(lists: ListTable, query: Any) -> Table:
-    """Returns the items of a query, as `Evaluation.ranking` does."""
+def get_items(lists: ListTable, query: Any) -> Table:
+    """Returns the items of a query that the evaluation keeps.
+
+    Args:
+        lists: the lists of the evaluation.
+        query: the id of the query.
+    """
     if not lists.has_items:
         raise ValueError(
             "`ranking` needs the items, which `evaluate` and `evaluate_run` keep where "
             "that is asked for: `keep_items=10`. Received: none"
         )
-    if not isinstance(query, Hashable) or query not in lists.places:
+    if not isinstance(query, Hashable) or query not in lists.row_indices:
         raise ValueError(
             "`query` should be one of the evaluation, such as "
-            f"{list(lists.places)[:1]}. Received: query={query!r}"
+            f"{list(lists.row_indices)[:1]}. Received: query={query!r}"
         )
-    rows = lists.table[result_columns.ITEMS][lists.places[query]].as_py()
+    rows = lists.table[result_columns.ITEMS][lists.row_indices[query]].as_py()
     if result_columns.NO_SCORES.encode() in (lists.table.schema.metadata or {}):
         rows = [{**row, "score": None} for row in rows]
-    return Table(columns_of(rows, ("rank", "item", "label", "score")))
+    return Table(select_columns(rows, ("rank", "item", "label", "score")))
 
 
-def _query(new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]) -> Query:
-    """The items of a query."""
+def _create_query(
+    new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]
+) -> Query:
+    """Returns the query of a row of the worst lists, with its items."""
     name = new.query
-    items = items_of(new, row[name])
+    items = get_items(new, row[name])
     if baseline is not None:
-        theirs = items_of(baseline, row[name])
-        # Ids may be integers in one file, and text in another.
-        ranks = dict(zip(map(str, theirs["item"]), theirs["rank"], strict=True))
-        of_baseline = [ranks.get(str(item)) for item in items["item"]]
-        rest = {x: items[x] for x in items.columns if x != "rank"}
-        columns = {"rank": items["rank"], "baseline rank": of_baseline, **rest}
+        baseline_items = get_items(baseline, row[name])
+        # Ids are compared as text, as they may be integers in one file and text in the
+        # other.
+        ranks = dict(
+            zip(map(str, baseline_items["item"]), baseline_items["rank"], strict=True)
+        )
+        baseline_ranks = [ranks.get(str(item)) for item in items["item"]]
+        other_columns = {x: items[x] for x in items.columns if x != "rank"}
+        columns = {
+            "rank": items["rank"],
+            "baseline rank": baseline_ranks,
+            **other_columns,
+        }
         items = Table(columns)
-    shown = Table({name: [value] for name, value in row.items()})
-    cells = {x: shown.shown(x)[0] for x in row}
+    row_table = Table({name: [value] for name, value in row.items()})
+    cells = {x: row_table.shown(x)[0] for x in row}
     query = cells.pop(name)
     values = ", ".join(f"{name} {cell}" for name, cell in cells.items())
     return Query(query, values, items)
 
 
 # The maximum number of slices on a page.
-_SLICES = 40
+_MAX_SLICES = 40
 
 
 class Section(NamedTuple):
@@ -256,46 +284,56 @@ class Section(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page.
+    """The page of an evaluation.
 
     Attributes:
         new: the evaluation.
-        baseline: what it is compared with, if anything.
-        how: how means and differences are estimated.
+        baseline: the evaluation that `new` is compared with, or `None`.
+        options: the options of the estimates.
         title: the title.
-        names: the names of the evaluation and of the baseline, if they are given.
+        names: the names of the evaluation and of the baseline. May be empty.
     """
 
     new: ListTable
     baseline: ListTable | None
-    how: How
+    options: EstimateOptions
     title: str
     names: Sequence[str]
 
     def html(self) -> str:
-        """Returns the page."""
+        """Returns the page as HTML."""
         template = _template()
-        whole = self._estimates(self.how._replace(by=[]))
+        estimates = self._compute_estimates(self.options._replace(by=[]))
         now = datetime.datetime.now(datetime.UTC)
-        caption = f"{self._what}, with {100 * self.how.confidence:g}% confidence "
-        has_corrected_p = self.baseline is not None and self.how.correction is not None
+        caption = (
+            f"{self._estimate_title}, with {100 * self.options.confidence:g}% "
+            "confidence "
+        )
+        has_corrected_p = (
+            self.baseline is not None and self.options.correction is not None
+        )
         html: str = template.render(
             title=self.title,
-            counts=f"{self._named()}{counts_of(self.new)}. "
+            counts=f"{self._format_names()}{format_counts(self.new)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
-            lead=result_of(self.new, plots.estimates_in(whole), self.how),
+            lead=describe_result(self.new, plots.drop_sums(estimates), self.options),
             caption=caption + "intervals." + " p is corrected." * has_corrected_p,
-            estimates=[*self._whole(whole), *self._slices(whole)],
-            checks=health.table_of_checks(self.new) if self.new.has_health else None,
-            warnings=self._warnings(),
-            worst=worst_of(self.new, self.baseline),
-            facts=facts_of(self.new, self.how),
-            without_notes=without_notes,
+            estimates=[
+                *self._create_overall_sections(estimates),
+                *self._create_slice_sections(estimates),
+            ],
+            checks=health.create_checks_table(self.new)
+            if self.new.has_health
+            else None,
+            warnings=self._get_warnings(),
+            worst=find_worst_section(self.new, self.baseline),
+            facts=iter_facts(self.new, self.options),
+            drop_notes=drop_notes,
         )
         return html
 
-    def _named(self) -> str:
-        """What is evaluated, as far as it has names."""
+    def _format_names(self) -> str:
+        """Returns a sentence with each name. Raises `ValueError` for invalid names."""
         names = [self.names] if isinstance(self.names, str) else self.names
         roles = ["Model"] + ["Baseline"] * (self.baseline is not None)
         if not isinstance(names, list | tuple) or len(names) > len(roles):
@@ -305,71 +343,90 @@ class Page:
             )
         return "".join(f"{x}: {y}. " for x, y in zip(roles, names, strict=False))
 
-    def _estimates(self, how: How) -> Table:
-        """The differences from the baseline, or the means if there is none."""
+    def _compute_estimates(self, options: EstimateOptions) -> Table:
+        """Returns the differences from the baseline, or the means if there is none."""
         if self.baseline is None:
-            return summarized(self.new, how)
-        return compared(self.baseline, {"": self.new}, how)
+            return summarize(self.new, options)
+        return compare_lists(self.baseline, {"": self.new}, options)
 
-    def _whole(self, whole: Table) -> list[Section]:
+    def _create_overall_sections(self, estimates: Table) -> list[Section]:
         """Returns the sections of the estimates over all lists."""
-        svgs, notes = self._plots(whole, self._scale, "all"), _notes(whole)
+        svgs, notes = (
+            self._draw_plots(estimates, self._get_scale, "all"),
+            _split_notes(estimates),
+        )
         if self.baseline is None:
-            return [Section(self._what, self._what, whole, *notes, svgs)]
-        notes[1].append(tests_of(self.how))
-        means = summarized(self.new, self.how._replace(by=[]))
+            return [
+                Section(
+                    self._estimate_title, self._estimate_title, estimates, *notes, svgs
+                )
+            ]
+        notes[1].append(describe_test(self.options))
+        means = summarize(self.new, self.options._replace(by=[]))
         return [
-            Section("Compared with the baseline", self._what, whole, *notes, svgs),
-            Section("Means", "Means", means, *_notes(means, whole)),
+            Section(
+                "Compared with the baseline",
+                self._estimate_title,
+                estimates,
+                *notes,
+                svgs,
+            ),
+            Section("Means", "Means", means, *_split_notes(means, estimates)),
         ]
 
-    def _slices(self, whole: Table) -> list[Section]:
-        """Returns the section of the slices, if any."""
-        if not self.how.by:
+    def _create_slice_sections(self, estimates: Table) -> list[Section]:
+        """Returns a list with the section of the slices, empty without slices."""
+        if not self.options.by:
             return []
-        every = self._estimates(self.how)
-        found = _largest(every, self.how.by)
-        svgs = self._plots(found, lambda row: str(row["metric"]), "by")
+        all_rows = self._compute_estimates(self.options)
+        largest = _select_largest_slices(all_rows, self.options.by)
+        svgs = self._draw_plots(largest, lambda row: str(row["metric"]), "by")
         text = (
-            f"These are the {_SLICES} slices with the most lists; "
-            f"{counted(len(every), 'row')} are too many for a page."
-        ) * (len(found) < len(every))
-        title = f"By {' and '.join(self.how.by)}"
-        return [Section(title, title, found, *_notes(every, whole), svgs, text)]
+            f"These are the {_MAX_SLICES} slices with the most lists; "
+            f"{format_count(len(all_rows), 'row')} are too many for a page."
+        ) * (len(largest) < len(all_rows))
+        title = f"By {' and '.join(self.options.by)}"
+        return [
+            Section(
+                title, title, largest, *_split_notes(all_rows, estimates), svgs, text
+            )
+        ]
 
-    def _warnings(self) -> list[str]:
-        """Returns the warnings of the checks, also those of the baseline."""
-        found = health.warnings_of(self.new)
+    def _get_warnings(self) -> list[str]:
+        """Returns the warnings of the checks, including the checks of the baseline."""
+        result = health.get_warnings(self.new)
         if self.baseline is not None:
-            of_baseline = health.warnings_of(self.baseline)
-            texts = (x.removeprefix("Warning: ") for x in of_baseline)
-            found += [f"In the baseline, {x}" for x in texts]
-        return found
+            baseline_warnings = health.get_warnings(self.baseline)
+            texts = (x.removeprefix("Warning: ") for x in baseline_warnings)
+            result += [f"In the baseline, {x}" for x in texts]
+        return result
 
     @property
-    def _what(self) -> str:
-        """What is estimated."""
+    def _estimate_title(self) -> str:
+        """The title of the estimates."""
         return "Means" if self.baseline is None else "Differences from the baseline"
 
-    def _scale(self, row: Mapping[str, Any]) -> str:
-        return str(self.new.measured(row["metric"]).lowest)
+    def _get_scale(self, row: Mapping[str, Any]) -> str:
+        return str(self.new.get_metric(row["metric"]).lowest)
 
-    def _plots(
-        self, table: Table, panel: Callable[[Mapping[str, Any]], str], of: str
+    def _draw_plots(
+        self, table: Table, get_panel: Callable[[Mapping[str, Any]], str], prefix: str
     ) -> list[str]:
-        """Returns a plot for each panel of rows, as the scales of metrics differ.
+        """Returns the SVG of a plot for each panel, as the scales of metrics differ.
 
         Args:
             table: the estimates.
-            panel: function from a row to its panel.
-            of: a name of the plots.
+            get_panel: function that returns the name of the panel of a row.
+            prefix: the prefix of the ids in all plots.
         """
-        table = plots.estimates_in(table)
+        table = plots.drop_sums(table)
         value = "value" if self.baseline is None else "difference"
-        panels = [panel(row) for row in table]
+        panels = [get_panel(row) for row in table]
         return [
-            plots.svg_of_intervals(
-                rows_where(table, [each == name for each in panels]), value, f"{of}{i}-"
+            plots.render_intervals(
+                select_rows(table, [each == name for each in panels]),
+                value,
+                f"{prefix}{i}-",
             )
             for i, name in enumerate(dict.fromkeys(panels))
         ]
@@ -378,8 +435,10 @@ class Page:
 @functools.cache
 def _template() -> Any:
     """Returns the template of the page, which escapes values."""
-    # The import of Jinja2 takes time, and only pages need it.
-    with needing("report", "Jinja2, which the extra `evaluation` installs", "jinja2"):
+    # Jinja2 is imported here, as the import takes time and pages alone need it.
+    with explain_import_error(
+        "report", "Jinja2, which the extra `evaluation` installs", "jinja2"
+    ):
         import jinja2
     return jinja2.Environment(
         loader=jinja2.PackageLoader("keras_rank.evaluation.report"),
@@ -389,7 +448,7 @@ def _template() -> Any:
     ).get_template("page.html")
 
 
-def _notes(table: Table, *others: Table) -> tuple[list[str], list[str]]:
+def _split_notes(table: Table, *others: Table) -> tuple[list[str], list[str]]:
     """Returns the warnings and the other notes of a table that `others` lack."""
     known = {note for other in others for note in other.notes}
     new = [note for note in table.notes if note not in known]
@@ -397,11 +456,11 @@ def _notes(table: Table, *others: Table) -> tuple[list[str], list[str]]:
     return warnings, [note for note in new if note not in warnings]
 
 
-def _largest(table: Table, by: Sequence[str]) -> Table:
-    """The slices with the most lists."""
+def _select_largest_slices(table: Table, by: Sequence[str]) -> Table:
+    """Returns the rows of the slices with the most lists."""
     keys = [tuple(row[name] for name in by) for row in table]
     sizes: dict[tuple[Any, ...], int] = {}
     for key, size in zip(keys, table["lists"], strict=True):
         sizes[key] = max(size, sizes.get(key, 0))
-    chosen = set(sorted(sizes, key=lambda key: -sizes[key])[:_SLICES])
-    return rows_where(table, [key in chosen for key in keys])
+    chosen = set(sorted(sizes, key=lambda key: -sizes[key])[:_MAX_SLICES])
+    return select_rows(table, [key in chosen for key in keys])

@@ -1,4 +1,4 @@
-"""Results as a table: in the terminal, in a notebook, and as files."""
+"""Tables of results, for the terminal, notebooks and files."""
 
 import contextlib
 import csv
@@ -15,13 +15,13 @@ from tabulate import LATEX_ESCAPE_RULES, tabulate
 
 from keras_rank.arguments import suggestion
 
-# Columns of numbers of any size.
-_OF_ANY_SIZE = ("label", "score")
-# Characters that format text in Markdown. An underscore within a word does not.
-_FORMATS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
-# Of tabs and line breaks, which would end a cell or its row.
-_IN_ONE_LINE = str.maketrans("\t\n\r", "   ")
-_IN_LATEX = str.maketrans(LATEX_ESCAPE_RULES)
+# Columns whose numbers may be of any size, so that they are shown with six digits.
+_UNSCALED_COLUMNS = ("label", "score")
+# Characters that format text in Markdown. An underscore within a word formats nothing.
+_MARKDOWN_CHARACTERS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
+# Tabs and line breaks become spaces, as they would end a cell or a row.
+_LINE_ESCAPES = str.maketrans("\t\n\r", "   ")
+_LATEX_ESCAPES = str.maketrans(LATEX_ESCAPE_RULES)
 
 
 class UnknownNameError(KeyError):
@@ -31,7 +31,7 @@ class UnknownNameError(KeyError):
         return str(self.args[0])
 
 
-def unknown_name(
+def unknown_name_error(
     kind: str, name: Any, names: Sequence[str], hint: str = ""
 ) -> UnknownNameError:
     """Returns the error for the unknown name of a metric or a column."""
@@ -42,30 +42,30 @@ def unknown_name(
 
 
 class Marks(NamedTuple):
-    """Which rows are marked.
+    """The rows of a table that are marked.
 
     Attributes:
-        column: the column whose values have a star.
-        are_marked: whether each row is marked.
-        meaning: what a star means, shown below the table if there is one.
+        column: the column whose values get a star in marked rows.
+        is_marked: whether each row is marked.
+        meaning: the meaning of a star, shown below the table if a row is marked.
     """
 
     column: str
-    are_marked: Sequence[bool]
+    is_marked: Sequence[bool]
     meaning: str = ""
 
 
 class Table:
     """Results in named columns.
 
-    `print` and notebooks show it. `table["value"]` is a column, `table[0]` a row, and
-    `table.rows` a list of these dicts.
+    `print` and notebooks show the table. `table["value"]` is a column, `table[0]` is a
+    row as a dict, and `table.rows` is the list of all rows.
 
     Args:
         columns: dict from names to lists of values, all of the same length.
         notes: list of sentences that are shown below the table.
-        marks: which rows are shown with a star, as those of a `Comparison` that are
-            significant. Defaults to `None`: none.
+        marks: the rows that are shown with a star, such as the significant rows of a
+            `Comparison`. Defaults to `None`: none.
 
     Raises:
         ValueError: if columns differ in length.
@@ -112,7 +112,9 @@ class Table:
                 f". It is a metric: its row is `[row for row in table if "
                 f'row["metric"] == {name!r}]`, and its value `evaluation[{name!r}]`'
             )
-            raise unknown_name("column", name, list(self.columns), hint * is_metric)
+            raise unknown_name_error(
+                "column", name, list(self.columns), hint * is_metric
+            )
         return self.columns[name]
 
     def __len__(self) -> int:
@@ -130,38 +132,38 @@ class Table:
         ]
 
     def __repr__(self) -> str:
-        # tabulate pads headers, but not rows.
-        cells = self._cells(_in_one_line, unmarked=" ")
-        return "\n".join([self._tabulated("plain", cells), *self._lines_below()])
+        # tabulate pads headers but not rows, so unmarked cells end in a space.
+        cells = self._format_cells(_to_one_line, unmarked=" ")
+        return "\n".join([self._tabulate("plain", cells), *self._create_footer()])
 
     def to_html(self) -> str:
-        """Returns the table in HTML, as notebooks show it. Marked rows are bold."""
-        head, *body = self._cells(html.escape)
+        """Returns the table as HTML, as notebooks show it. Marked rows are bold."""
+        header, *body = self._format_cells(html.escape)
         rows = [
             [f"<b>{cell}</b>" for cell in row] if is_marked else row
-            for row, is_marked in zip(body, self.marks.are_marked, strict=True)
+            for row, is_marked in zip(body, self.marks.is_marked, strict=True)
         ]
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._lines_below())
-        return self._tabulated("unsafehtml", rows, head) + notes
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._create_footer())
+        return self._tabulate("unsafehtml", rows, header) + notes
 
     _repr_html_ = to_html
 
     def to_markdown(self) -> str:
-        """Returns the table in Markdown. Cells and notes are shown as they are."""
-        head, *rows = self._cells(_in_markdown)
-        notes = [f"\n{_in_markdown(note)}" for note in self._lines_below()]
-        return "\n".join([self._tabulated("pipe", rows, head), *notes])
+        """Returns the table as Markdown. Cells and notes are escaped."""
+        header, *rows = self._format_cells(_to_markdown)
+        notes = [f"\n{_to_markdown(note)}" for note in self._create_footer()]
+        return "\n".join([self._tabulate("pipe", rows, header), *notes])
 
     def to_latex(self) -> str:
-        """Returns a `tabular` of LaTeX, for the package `booktabs`.
+        """Returns the table as a `tabular` of LaTeX, for the package `booktabs`.
 
-        Cells and notes are shown as they are. The notes are paragraphs below the table.
+        Cells and notes are escaped. The notes are paragraphs below the table.
         """
-        head, *rows = self._cells(_in_one_line)
-        text = self._tabulated("latex_booktabs", rows or [[""] * len(head)], head)
+        header, *rows = self._format_cells(_to_one_line)
+        text = self._tabulate("latex_booktabs", rows or [[""] * len(header)], header)
         # After the end of a row, LaTeX reads `[` and `*` as arguments.
         text = re.sub(r"^(\s*)([\[*])", r"\1{\2}", text, flags=re.MULTILINE)
-        notes = [f"\n{_in_latex(note)}" for note in self._lines_below()]
+        notes = [f"\n{_to_latex(note)}" for note in self._create_footer()]
         return "\n".join([text, *notes])
 
     def to_tsv(self) -> str:
@@ -169,7 +171,7 @@ class Table:
         file = io.StringIO()
         writer = csv.writer(file, "excel-tab", lineterminator="\n")
         for row in (self.columns, *(row.values() for row in plain_rows(self))):
-            writer.writerow("" if x is None else _in_one_line(str(x)) for x in row)
+            writer.writerow("" if x is None else _to_one_line(str(x)) for x in row)
         return file.getvalue().removesuffix("\n")
 
     def to_json(self) -> str:
@@ -178,123 +180,131 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Returns a `pandas.DataFrame`."""
-        return pandas().DataFrame(self.columns)
+        return import_pandas().DataFrame(self.columns)
 
-    def _are_numbers(self) -> list[bool]:
+    def _find_numeric_columns(self) -> list[bool]:
         return [
             all(_is_number(value) or value is None for value in values)
             for values in self.columns.values()
         ]
 
     def shown(self, name: str, unmarked: str = "") -> list[str]:
-        """The cells of a column as people read them. Marked ones end in a star."""
-        cells = [_short(name, value) for value in self[name]]
-        if name != self.marks.column or not any(self.marks.are_marked):
+        """Returns the cells of a column as text. Marked cells end in a star."""
+        cells = [_format_value(name, value) for value in self[name]]
+        if name != self.marks.column or not any(self.marks.is_marked):
             return cells
-        ends = ("*" if x else unmarked for x in self.marks.are_marked)
-        return list(map("".join, zip(cells, ends, strict=True)))
+        suffixes = ("*" if x else unmarked for x in self.marks.is_marked)
+        return list(map("".join, zip(cells, suffixes, strict=True)))
 
-    def _cells(
+    def _format_cells(
         self, escape: Callable[[str], str], unmarked: str = ""
     ) -> list[list[str]]:
         """Returns the header and the rows, with escaped cells."""
         columns = [[name, *self.shown(name, unmarked)] for name in self.columns]
         return [list(map(escape, row)) for row in zip(*columns, strict=True)]
 
-    def _tabulated(
-        self, style: str, rows: list[list[str]], head: Sequence[str] = ()
+    def _tabulate(
+        self, style: str, rows: list[list[str]], header: Sequence[str] = ()
     ) -> str:
-        """Returns cells in a format of tabulate. Numbers are on the right."""
-        sides = ["right" if x else "left" for x in self._are_numbers()]
-        # Cells are text already: ids such as 007 keep their zeros.
-        kind: Any = {"disable_numparse": True, "preserve_whitespace": True}
-        return str(tabulate(rows, head, style, colalign=sides, **kind))
+        """Returns cells in a format of tabulate. Numbers are aligned to the right."""
+        alignments = ["right" if x else "left" for x in self._find_numeric_columns()]
+        # Cells are not parsed as numbers, so that ids such as 007 keep their zeros.
+        keywords: Any = {"disable_numparse": True, "preserve_whitespace": True}
+        return str(tabulate(rows, header, style, colalign=alignments, **keywords))
 
-    def _lines_below(self) -> list[str]:
-        has_meaning = self.marks.meaning and any(self.marks.are_marked)
+    def _create_footer(self) -> list[str]:
+        has_meaning = self.marks.meaning and any(self.marks.is_marked)
         return [f"* {self.marks.meaning}"] * bool(has_meaning) + self.notes
 
 
 @contextlib.contextmanager
-def needing(what: str, called: str, name: str) -> Iterator[None]:
-    """Imports within it say what needs them, where they are not installed."""
+def explain_import_error(feature: str, library: str, package: str) -> Iterator[None]:
+    """Adds a hint to the `ImportError` of a library that is not installed.
+
+    Args:
+        feature: the function that needs the library.
+        library: the name of the library.
+        package: the package to install.
+    """
     try:
         yield
     except ImportError as error:
         raise ImportError(
-            f"`{what}` needs {called}: `pip install {name}`. Received: {error}"
+            f"`{feature}` needs {library}: `pip install {package}`. Received: {error}"
         ) from error
 
 
-def pandas() -> Any:
-    """The module. Raises unless it is installed."""
-    with needing("to_pandas", "pandas", "pandas"):
+def import_pandas() -> Any:
+    """Returns pandas. Raises `ImportError` if it is not installed."""
+    with explain_import_error("to_pandas", "pandas", "pandas"):
         import pandas
     return pandas
 
 
-def without_notes(table: Table) -> Table:
-    """The table without its notes, which are shown elsewhere."""
+def drop_notes(table: Table) -> Table:
+    """Returns the table without its notes."""
     return Table(table.columns, marks=table.marks)
 
 
-def columns_of(
+def select_columns(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """The named columns of rows."""
+    """Returns the named columns of rows."""
     return {name: [row[name] for row in rows] for name in names}
 
 
-def rows_where(table: Table, are_chosen: Sequence[bool]) -> Table:
-    """The chosen rows of a table, with their marks."""
+def select_rows(table: Table, is_selected: Sequence[bool]) -> Table:
+    """Returns the selected rows of a table, with their marks."""
     columns = {
-        name: list(itertools.compress(values, are_chosen))
+        name: list(itertools.compress(values, is_selected))
         for name, values in table.columns.items()
     }
-    marked = list(itertools.compress(table.marks.are_marked, are_chosen))
-    marks = table.marks._replace(are_marked=marked)
+    marked = list(itertools.compress(table.marks.is_marked, is_selected))
+    marks = table.marks._replace(is_marked=marked)
     return Table(columns, notes=table.notes, marks=marks)
 
 
 def plain_rows(table: Table) -> list[dict[str, Any]]:
-    """The rows of a table, as dicts of values that JSON has."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table]
+    """Returns the rows of a table as dicts of values that JSON supports."""
+    return [
+        {name: _to_json_value(value) for name, value in row.items()} for row in table
+    ]
 
 
-def _in_one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     """Returns the text without tabs and line breaks, which would end its cell."""
-    return text.translate(_IN_ONE_LINE)
+    return text.translate(_LINE_ESCAPES)
 
 
-def _in_latex(text: str) -> str:
+def _to_latex(text: str) -> str:
     """Returns LaTeX that is shown as the text."""
-    return _in_one_line(text).translate(_IN_LATEX)
+    return _to_one_line(text).translate(_LATEX_ESCAPES)
 
 
-def _in_markdown(text: str) -> str:
+def _to_markdown(text: str) -> str:
     """Returns one line of Markdown that is shown as the text."""
     line = html.escape(" ".join(text.split()), quote=False)
-    return _FORMATS.sub(r"\\\g<0>", line)
+    return _MARKDOWN_CHARACTERS.sub(r"\\\g<0>", line)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _short(name: str, value: Any) -> str:
-    """A cell for people: four places, empty for missing values."""
+def _format_value(name: str, value: Any) -> str:
+    """Returns the text of a cell: four decimal places, empty for missing values."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
-        if name in _OF_ANY_SIZE:
+        if name in _UNSCALED_COLUMNS:
             return f"{value:.6g}"
         is_p = name in ("p", "corrected_p")
         return "<0.0001" if is_p and value < 1e-4 else f"{value:.4f}"
-    # A day, which Arrow has no date for where it comes from pandas.
+    # pandas has no type for days: Arrow returns them as times at midnight.
     return value if isinstance(value, str) else str(value).removesuffix(" 00:00:00")
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     is_plain = value is None or isinstance(value, str | int | float | bool)
