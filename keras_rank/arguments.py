@@ -19,7 +19,7 @@ from keras_rank import discounts, gains
 from keras_rank.arrays.hashing import default_seed, draw_seed, fold_seed
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.input_arrays import is_dict, value_error
-from keras_rank.ranking.base import Ties
+from keras_rank.ranking.base import COUNTED_TIES, TIE_BOUNDS, Ties
 
 ShuffleTies: TypeAlias = bool | Literal["average", "worst", "best"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None

@@ -107,7 +107,7 @@ class ByLabel(ParametricFunction):
         return {"gains": [list(pair) for pair in self.gains]}
 
     def __call__(self, labels: Tensor) -> Tensor:
-        labels = floats(labels)
+        labels = cast_to_float(labels)
         has_gain, found = labels == 0.0, ops.zeros_like(labels)
         for label, gain in self.gains:
             has_gain = ops.logical_or(has_gain, labels == label)

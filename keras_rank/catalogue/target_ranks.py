@@ -29,7 +29,7 @@ from keras_rank.lists.input_arrays import to_tensor, value_error
 from keras_rank.lists.item_lists import RankCounts, TargetLists
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.tensors import as_tensor, static_shape, upcast
-from keras_rank.ranking.base import Ranking, Ties, list_keys
+from keras_rank.ranking.base import COUNTED_TIES, Ranking, Ties, list_keys
 from keras_rank.ranking.order_spec import OrderSpec, RankedLists
 from keras_rank.ranking.target_ranking import rank_from_counts
 
@@ -182,7 +182,7 @@ def _rank_lists(
     lists: TargetLists, counts: Counts, *, order: OrderSpec
 ) -> tuple[TargetLists, Ranking]:
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.is_in_catalogue)
-    tied = counts.tied if order.ties == "average" else counts.before + 1
+    tied = counts.tied if order.ties in COUNTED_TIES else counts.before + 1
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )

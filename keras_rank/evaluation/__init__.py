@@ -13,7 +13,7 @@ except ImportError as error:
     ) from error
 
 from keras_rank.evaluation.evaluation import Evaluation, compare, prediction_powered
-from keras_rank.evaluation.functions import evaluate, evaluate_run
+from keras_rank.evaluation.functions import agreement, evaluate, evaluate_run
 from keras_rank.evaluation.report.comparison import Comparison
 from keras_rank.evaluation.report.table import Table
 
@@ -21,6 +21,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "Table",
+    "agreement",
     "compare",
     "evaluate",
     "evaluate_run",

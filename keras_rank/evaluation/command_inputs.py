@@ -116,7 +116,10 @@ def _require_no_own_argument(parsed: Namespace, option: str, kind: str) -> None:
         option: the option.
         kind: the kind of the argument: "level" or "gains".
     """
-    arguments = {"level": ("rel", "relevance_threshold"), "gains": ("dcg", "gain_fn")}
+    arguments = {
+        "level": ("rel", "relevance_threshold"),
+        "gains": ("dcg", "gain_fn", "gains"),
+    }
     for name in parsed.metrics:
         parts = parse_metric(name)
         if parts is not None and not parts.arguments.keys().isdisjoint(arguments[kind]):

@@ -15,6 +15,7 @@ from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import (
     Comparison,
     compare_lists,
+    correct_by_humans,
     find_worst,
 )
 from keras_rank.evaluation.report.intervals import EstimateOptions, Values
@@ -190,10 +191,12 @@ class Evaluation(Mapping[str, float]):
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, clipped to the range of the metric. If
             all values are 0 or 1, as for hit rates, and all lists have the same weight,
-            it is Wilson's interval. A sum, such as `num_ret`, has no interval. The
-            notes are the rules of a run, the treatment of rows without labels, if there
-            are any, the gains of graded labels, and warnings about intervals of fewer
-            than ten lists or clusters.
+            it is Wilson's interval. A sum, such as `num_ret`, has no interval. If lists
+            have different weights, there is a column `effective_lists`, the effective
+            sample size `sum(weight)**2 / sum(weight**2)`. The notes are the rules of a
+            run, the treatment of rows without labels, if there are any, the gains of
+            graded labels, and warnings about intervals of fewer than ten lists or
+            clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -251,10 +254,11 @@ class Evaluation(Mapping[str, float]):
             items), and `threshold` (a larger share causes a warning; for `judged`, a
             smaller share does). Checks of ties also have the `worst`, `average` and
             `best` values over all orders of the tied items; the `share` is the
-            difference between best and worst. For `MeanAveragePrecision` with weights
-            of items or `normalizer="retrieved"`, for metrics of subtopics, and for
-            metrics of your own, `worst` and `best` are the values with two orders:
-            higher labels first, and higher labels last. The notes are the warnings.
+            difference between best and worst. They order tied items by their labels, as
+            `shuffle_ties="worst"` and `"best"` do. Other orders may have values beyond
+            them with weights of items, for `MeanAveragePrecision` with
+            `normalizer="retrieved"`, for metrics of subtopics, and for metrics of your
+            own. The notes are the warnings.
 
         Raises:
             ValueError: if the table lacks the columns of health.
@@ -421,7 +425,8 @@ def compare(
     Returns:
         A `Comparison`: a `Table` with the columns `model` (if there are several), the
         columns of `by`, `metric`, `baseline`, `value`, `difference`, its interval from
-        `low` to `high`, `p`, `corrected_p` and `lists`.
+        `low` to `high`, `p`, `corrected_p`, `lists`, and the numbers of lists that the
+        model `wins`, `ties` and `losses`: lists with better, equal and worse values.
 
     Raises:
         ValueError: if nothing can be compared, metrics of the same name have different
@@ -451,6 +456,68 @@ def compare(
     return compare_lists(
         base, {x: _get_list_table("models", y) for x, y in models.items()}, options
     )
+
+
+def prediction_powered(
+    human: Evaluation | tuple[Evaluation, Evaluation],
+    machine: Evaluation | tuple[Evaluation, Evaluation],
+    *,
+    confidence: float = 0.95,
+) -> Table:
+    """Corrects many machine judgments by few human judgments.
+
+    `value = mean(c * F over the other lists) + mean(Y - c * F over the human lists)`
+
+    where Y and F are the values of a list by human and by machine judgments, and
+    `c = cov(Y, F) / var(F) / (1 + n / N)`, clipped to [0, 1], for n lists with both and
+    N other lists. The estimate has no bias, whatever the machine judgments are, if the
+    human lists are a random sample. Its error is smaller than that of human judgments
+    alone if both are correlated. See docs/uncertainty.md.
+
+    Args:
+        human: `Evaluation` of a run by human judgments, or a pair of them: then all
+            numbers are differences of two runs, the first less the second.
+        machine: `Evaluation` of the same run by machine judgments, of the human
+            queries and at least two others, or a pair of them.
+        confidence: float. The confidence level of the intervals. Defaults to 0.95.
+
+    Returns:
+        A `Table` with the columns `metric`, `value`, `standard_error`, the interval
+        from `low` to `high` (Student's t with n - 1 degrees of freedom), `human_value`
+        and `human_standard_error` of human judgments alone, `human_lists` (n),
+        `machine_lists` (n + N), and `equivalent_human_lists`: how many human lists
+        alone would have the same standard error.
+
+    Raises:
+        ValueError: if a human query has no machine judgments, there are fewer than two
+            human or other lists, or lists are left out or have different weights.
+
+    Example:
+
+    >>> from keras_rank.evaluation import evaluate_run, prediction_powered
+    >>> run = {query: {"a": 2.0, "b": 1.0} for query in "123456"}
+    >>> by_machine = {x: {"a": 1} if x in "1346" else {"b": 1} for x in run}
+    >>> by_human = {"1": {"a": 1}, "2": {"b": 1}, "3": {"b": 1}}
+    >>> human, machine = (evaluate_run(x, run, ["mrr"]) for x in (by_human, by_machine))
+    >>> for row in prediction_powered(human, machine):
+    ...     print(f"{row['value']:.4f} +- {row['standard_error']:.4f}")
+    0.6667 +- 0.1566
+
+    Reference:
+        Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference",
+        2023.
+    """
+    sides = [x if isinstance(x, tuple) else (x,) for x in (human, machine)]
+    if len(sides[0]) != len(sides[1]) or len(sides[0]) > 2:
+        received = f"{len(sides[0])} and {len(sides[1])} evaluations"
+        raise ValueError(
+            "`human` and `machine` should be an evaluation each, or a pair of "
+            f"evaluations each. Received: {received}"
+        )
+    human_tables = [_get_list_table("human", x) for x in sides[0]]
+    machine_tables = [_get_list_table("machine", x) for x in sides[1]]
+    confidence = check_fraction("confidence", confidence)
+    return correct_by_humans(human_tables, machine_tables, confidence)
 
 
 def _get_list_table(argument: str, value: Any) -> ListTable:

@@ -1,19 +1,29 @@
-"""The functions `evaluate` and `evaluate_run`, for tables and runs."""
+"""The functions that evaluate tables and runs, and compare runs without judgments."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from keras_rank.arguments import check_fraction, check_positive
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import per_list_values
-from keras_rank.evaluation.lists.list_table import add_provenance
-from keras_rank.evaluation.lists.metric_names import resolve_metrics, should_truncate
+from keras_rank.evaluation.lists.list_table import ListTable, add_provenance
+from keras_rank.evaluation.lists.metric_names import (
+    MetricInfo,
+    resolve_metrics,
+    should_truncate,
+)
 from keras_rank.evaluation.lists.per_list_values import Progress
+from keras_rank.evaluation.lists.result_columns import AGREEMENT, WEIGHT
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.report.intervals import check_column_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
-from keras_rank.reading.runs import Protocol
+from keras_rank.reading.runs import Protocol, read_rankings
 
 
 def evaluate(
@@ -65,8 +75,7 @@ def evaluate(
             `evaluate_run`.
         label: str. The column of the relevance labels, 0 for irrelevant items. Defaults
             to `"label"`, or a name that known tools use.
-        score: str. The column of the scores of the model. Higher scores are better:
-            negate distances. Defaults to `"score"`.
+        score: str. The column of the scores of the model. Defaults to `"score"`.
         item: str. The column of the items, to detect duplicates. If it is given,
             results do not depend on the order of the rows, except for metrics with
             `shuffle_ties=False`, and for duplicate items that are counted and tied.
@@ -84,6 +93,8 @@ def evaluate(
             leaves out. Defaults to `None`: `"drop"`.
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
+        lower_is_better: bool. Whether scores are distances, so that the item with the
+            lowest score is at rank 1. Defaults to `False`.
         keep_items: positive int. The number of items of each query to keep for `report`
             and `ranking`: the items with the highest scores, and the items with the
             highest labels. Needs `item`. Defaults to `None`: no items.
@@ -129,7 +140,8 @@ def evaluate(
             f"Received: score={score!r}"
         )
     columns = Columns(
-        query, label, score, item, weight, check_column_names("keep", keep)
+        *(query, label, score, item, weight, check_column_names("keep", keep)),
+        lower_is_better=lower_is_better,
     )
     members = resolve_metrics(metrics)
     settings = Settings(
@@ -253,6 +265,8 @@ def evaluate_run(
             `"zero"`.
         ignore_identical_ids: bool. Whether retrieved items with the id of their query
             are left out, as in BEIR and MTEB. Defaults to `False`.
+        lower_is_better: bool. Whether the scores of the run are distances, so that the
+            item with the lowest score is at rank 1. Defaults to `False`.
         keep_items: positive int. The number of items of each query to keep, as for
             `evaluate`. Defaults to `None`: no items.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
@@ -289,7 +303,11 @@ def evaluate_run(
         ties = "metric" if rules == "keras" else rules
     has_subtopics = any(member.takes_subtopics for member in members)
     subtopic_column = subtopic if has_subtopics else None
-    columns = Columns(query, label, score, item, subtopic=subtopic_column)
+    columns = Columns(
+        *(query, label, score, item),
+        subtopic=subtopic_column,
+        lower_is_better=lower_is_better,
+    )
     settings = Settings(
         members,
         columns,
@@ -310,3 +328,134 @@ def evaluate_run(
         left_out=left_out,
         rules=description,
     )
+
+
+def agreement(
+    run: Any,
+    other: Any,
+    k: int = 10,
+    persistence: float = 0.9,
+    *,
+    query: str = "query_id",
+    item: str = "item_id",
+    score: str = "score",
+) -> Evaluation:
+    """Measures the agreement of two runs for each query, without judgments.
+
+    `overlap@k = common items in both top k / k`
+
+    `jaccard@k = common items in both top k / distinct items in both top k`
+
+    `rbo = (1 - p) * sum(p**(d - 1) * overlap@d for d = 1, 2, 3, ...)`
+
+    where p is the persistence. Beyond the ends of the lists, the rank-biased overlap
+    is extrapolated (RBO_EXT). All values are between 0 and 1. Tied items are in the
+    order of trec_eval, and items with scores of NaN or -inf are not retrieved. Queries
+    that only one run has are left out, and so are queries without any items.
+
+    Args:
+        run: a run, as for `evaluate_run`.
+        other: another run, as for `evaluate_run`.
+        k: positive int. The cutoff of `overlap@k` and `jaccard@k`. Defaults to 10.
+        persistence: float between 0 and 1. The probability that a user who views a
+            rank also views the next rank. Defaults to 0.9.
+        query: str. The column of the queries, as for `evaluate_run`.
+        item: str. The column of the items, as for `evaluate_run`.
+        score: str. The column of the scores, as for `evaluate_run`.
+
+    Returns:
+        An `Evaluation` with the metrics `overlap@k`, `jaccard@k` and `rbo`. Its
+        `health` has no checks. A note of its `summary` counts queries that only one
+        run has.
+
+    Raises:
+        ValueError: if a run cannot be read or has an item twice for a query, the runs
+            have no query in common, or an argument is invalid.
+
+    Example:
+
+    >>> from keras_rank.evaluation import agreement
+    >>> run = {"a": ["x", "y", "z"], "b": ["x"]}
+    >>> other = {"a": ["y", "x", "w"], "b": ["x"]}
+    >>> for name, value in agreement(run, other, k=3).items():
+    ...     print(name, f"{value:.4f}")
+    overlap@3 0.5000
+    jaccard@3 0.7500
+    rbo 0.8150
+
+    Reference:
+        Webber, Moffat and Zobel, "A similarity measure for indefinite rankings", ACM
+        TOIS 28(4), 2010.
+    """
+    k = check_positive("k", k)
+    persistence = check_fraction("persistence", persistence)
+    columns = Columns(query, "label", score, item)
+    rankings = read_rankings(run, other, columns)
+    common = rankings.drop_null()
+    if not len(common):
+        raise ValueError(
+            "`run` and `other` should have queries in common. Received: none"
+        )
+    pairs = zip(*(common[x].to_pylist() for x in common.column_names[1:]), strict=True)
+    values = np.array([_compare_rankings(x, y, k, persistence) for x, y in pairs])
+    metrics = [
+        MetricInfo(f"overlap@{k}", k, None, "up", {"class_name": "Overlap", "k": k}),
+        MetricInfo(f"jaccard@{k}", k, None, "up", {"class_name": "Jaccard", "k": k}),
+        MetricInfo(
+            *("rbo", None, None, "up"),
+            {"class_name": "RankBiasedOverlap", "persistence": persistence},
+        ),
+    ]
+    names = [metric.name for metric in metrics]
+    table = pa.table(
+        {query: common["query"], WEIGHT: np.ones(len(common))}
+        | {
+            x: pa.array(y, from_pandas=True)
+            for x, y in zip(names, values.T, strict=True)
+        }
+    )
+    left_out = len(rankings) - len(common)
+    return Evaluation(ListTable(table, metrics, query, left_out, AGREEMENT).table)
+
+
+def _compare_rankings(
+    items: list[Any], others: list[Any], k: int, persistence: float
+) -> tuple[float, float, float]:
+    """Returns the overlap, the Jaccard index and the rank-biased overlap of two lists.
+
+    All are NaN for two empty lists.
+    """
+    if not items and not others:
+        return math.nan, math.nan, math.nan
+    top, other_top = set(items[:k]), set(others[:k])
+    common = len(top & other_top)
+    rbo = _compute_rank_biased_overlap(items, others, persistence)
+    return common / k, common / len(top | other_top), rbo
+
+
+def _compute_rank_biased_overlap(
+    items: list[Any], others: list[Any], p: float
+) -> float:
+    """Returns the extrapolated rank-biased overlap of two lists of distinct items.
+
+    It is equation 32 of Webber et al. (2010), where `overlaps[d - 1]` is the number of
+    common items of the first d ranks.
+    """
+    short, long = sorted(map(len, (items, others)))
+    if short == 0:
+        return 0.0
+    other_ranks = {item: rank for rank, item in enumerate(others)}
+    depths = [
+        max(rank, other_ranks[item])
+        for rank, item in enumerate(items)
+        if item in other_ranks
+    ]
+    overlaps = np.cumsum(np.bincount(depths, minlength=long))
+    depth = np.arange(1, long + 1)
+    shared, last = overlaps[short - 1], overlaps[-1]
+    # Below the end of the shorter list, its items are assumed to agree as before.
+    agreements = overlaps / depth
+    agreements[short:] += shared * (depth[short:] - short) / (short * depth[short:])
+    extrapolated = (last - shared) / long + shared / short
+    total = (1 - p) / p * np.sum(agreements * p**depth) + extrapolated * p**long
+    return float(min(total, 1.0))

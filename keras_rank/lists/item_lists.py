@@ -88,6 +88,7 @@ class DenseLists(Lists):
             `wide_or_none`.
         given_subtopics: tensor of shape `(batch, subtopics, list_size)`, or `None`. The
             labels for each subtopic. The label of an item is the highest of these.
+        has_list_weights: whether weights were passed per list, not per item.
     """
 
     given_labels: Tensor

@@ -139,6 +139,7 @@ def dense_lists(dtype: str, batch: RawBatch) -> DenseLists:
             backend.where(ops.isnan(sums), -1.0, max_over_axis(subtopics)),
             None,
         )
+    has_list_weights = False
     if weights is not None:
         weights = cast_finite(as_tensor(weights), dtype)
         # The weight of a list of one item belongs to the item.

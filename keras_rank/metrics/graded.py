@@ -163,7 +163,10 @@ class NDCG(DCG):
 
     @property
     def _relevance(self) -> Relevance:
-        return from_gain_ratio(self.gain_fn, self.relevance_threshold)
+        # A sum of gains depends on their scale, which differs between lists for ratios.
+        needs_scale = self.list_weight == "sum"
+        create_relevance = from_gain if needs_scale else from_gain_ratio
+        return create_relevance(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)

@@ -7,7 +7,12 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_rank.arguments import adds_arguments, check_no_cutoff, check_share
+from keras_rank.arguments import (
+    adds_arguments,
+    check_no_cutoff,
+    check_share,
+    check_ties_without_bounds,
+)
 from keras_rank.arrays.arithmetic import (
     LARGEST_GAIN,
     flush_subnormals,

@@ -26,7 +26,8 @@ class OrderSpec(NamedTuple):
     Attributes:
         is_for_targets: whether the lists hold only the relevant items.
         ties: the treatment of tied items: `"shuffle"`, `"stable"` (the order of the
-            list) or `"average"` (see `Ranking.take`).
+            list), `"worst"` (the lowest labels first), `"best"` (the highest labels
+            first) or `"average"` (see `Ranking.take`).
         k: the number of ranks, or `None` for all ranks.
     """
 
@@ -112,6 +113,8 @@ class Ranking:
         whole: the ranking before it was cut at `k`, or `None` if it was not cut.
         largest_k: the largest cutoff of several rankings that are cut from one ranking,
             or `None`. The ideal order is computed up to this cutoff.
+        tie_bound: `"worst"` or `"best"` if tied items are ordered by their labels,
+            otherwise `None`.
     """
 
     order: Order | None

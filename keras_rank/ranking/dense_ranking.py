@@ -23,7 +23,14 @@ from keras_rank.arrays.ordering import (
 from keras_rank.arrays.selection import is_full_size, limit_to_size
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.item_lists import DenseLists, Lists
-from keras_rank.ranking.base import Ranking, TiedItems, Ties, item_keys, list_keys
+from keras_rank.ranking.base import (
+    TIE_BOUNDS,
+    Ranking,
+    TiedItems,
+    Ties,
+    item_keys,
+    list_keys,
+)
 from keras_rank.ranking.pairs import item_pair_weights
 
 
@@ -53,6 +60,9 @@ class DenseRanking(Ranking):
         # Items below the last rank count as tied, so they get the highest of their
         # scores.
         scores = flush_subnormals(lists.scores)
+        if self.tie_bound is not None:
+            assert isinstance(lists, DenseLists)
+            scores = _untie_scores(lists, self.tie_bound)
         if not is_full_size(self.cutoff, axis_size(scores, 1)):
             last_score = self.best(scores)[:, -1:]
             is_below = ops.logical_and(scores < last_score, scores > -math.inf)
@@ -90,6 +100,8 @@ def rank_dense(
         if ties == "shuffle":
             inputs = lists.mask, key, first_list, lists.has_items
             get_keys, invert_keys = _create_key_functions(*inputs)
+        elif ties in TIE_BOUNDS:
+            get_keys = _create_label_keys(lists, ties)
         by_rank, order, _ = select_best(scores, depth, get_keys, invert_keys)
     return DenseRanking(
         order=order,
@@ -100,6 +112,32 @@ def rank_dense(
         ties=groups,
         tie_bound=ties if ties in TIE_BOUNDS else None,
     )
+
+
+def _create_label_keys(lists: DenseLists, ties: Ties) -> KeyFunction:
+    """Returns a function from positions to keys that order tied items by label.
+
+    The highest label precedes for `"best"`, and the lowest label for `"worst"`. Of
+    items with equal labels, the earlier item precedes.
+    """
+    labels = lists.compared_labels
+    if lists.given_subtopics is not None:
+        labels = ops.sum(backend.maximum(lists.given_subtopics, 0.0), axis=1)
+    order = backend.argsort(-labels if ties == "best" else labels)
+    keys = -backend.argsort(order)
+
+    def get_keys(positions: Tensor | None) -> Tensor:
+        return keys if positions is None else backend.take(keys, positions)
+
+    return get_keys
+
+
+def _untie_scores(lists: DenseLists, ties: Ties) -> Tensor:
+    """Returns scores without ties in the same order, `-inf` for unretrieved items."""
+    list_size, get_keys = axis_size(lists.scores, 1), _create_label_keys(lists, ties)
+    _, order, _ = select_best(lists.scores, list_size, get_keys)
+    ranks = ops.cast(backend.argsort(order.positions), lists.dtype)
+    return backend.where(lists.scores > -math.inf, -ranks, -math.inf)
 
 
 def _create_key_functions(

@@ -51,6 +51,7 @@ class JudgedLists:
         self, lists: Lists, relevance: Relevance | Tensor, list_weight: str = "mean"
     ) -> None:
         self.lists = lists
+        self._list_weight = list_weight
         # Results that several formulas need. The keys include the function or ranking.
         self._cache: dict[Any, Tensor] = {}
         self._label_relevance: Relevance | None = None
@@ -70,9 +71,17 @@ class JudgedLists:
             relevance = ops.cast(relevance, lists.dtype)
             self.relevance = backend.where(lists.mask, relevance, 0.0)
 
-    def is_by(self, relevance: Relevance | Tensor) -> bool:
-        """Returns whether the relevance of the items is this function of labels."""
-        return isinstance(relevance, Relevance) and self._label_relevance == relevance
+    def is_by(self, relevance: Relevance | Tensor, list_weight: str) -> bool:
+        """Returns whether the relevance and the weights of lists are computed so.
+
+        Args:
+            relevance: the relevance, which may be a function of labels.
+            list_weight: how the weight of a list follows from the weights of its items.
+        """
+        is_equal = isinstance(relevance, Relevance) and (
+            self._label_relevance == relevance
+        )
+        return is_equal and self._list_weight == list_weight
 
     def __getattr__(self, name: str) -> Any:
         # `copy` and `pickle` look up special methods before the instance has `lists`.
@@ -146,7 +155,7 @@ class JudgedLists:
             one = the weight that was passed for the list, or 1
 
         The weight of a list without relevant items is 0. In `state`, such a list gets
-        the average weight of the other lists. The shape is `(batch,)`.
+        the average weight of the other lists, unless it has `empty_list_weights`.
         """
         if self._list_weight == "sum":
             return total(self.weighted_relevance)
@@ -156,6 +165,15 @@ class JudgedLists:
         if self.lists.weights is None:
             return ops.cast(self.has_relevant, self.lists.dtype)
         return ratio(total(self.weighted_relevance), total(self.relevance))
+
+    @property
+    def empty_list_weights(self) -> Tensor:
+        """The own weights of lists without relevant items, of shape `(batch,)`."""
+        if self._list_weight == "sum":
+            return ops.zeros_like(self.lists.mean_weights)
+        if self._list_weight == "one":
+            return self.lists.given_list_weights
+        return self.lists.mean_weights
 
     @cache_for_all_cutoffs
     def relevance_by_rank(self, ranking: Ranking) -> Tensor:

@@ -86,7 +86,12 @@ class TargetRanking(Ranking):
             expected = "be None for the pairs of lists that hold only the relevant "
             expected += "items, not how many others tie below the cutoff"
             raise value_error("k", expected, f"k={self.cutoff}")
-        return target_pair_weights(lists, labels)
+        ordered, ordered_or_tied, pairs = target_pair_weights(lists, labels)
+        if self.tie_bound is not None:
+            # All tied pairs are in the worst order, or in the best order.
+            is_best = self.tie_bound == "best"
+            ordered = ordered_or_tied = ordered_or_tied if is_best else ordered
+        return [ordered, ordered_or_tied, pairs]
 
 
 @backend.register_tree
@@ -193,7 +198,8 @@ def rank_from_counts(
             a rank.
         above: tensor of the same shape. The number of items with a higher score.
         tied: tensor of the same shape. The number of items with an equal score if ties
-            are averaged. Otherwise, the position of the target among these items.
+            are averaged or ordered by label. Otherwise, the position of the target
+            among these items.
     """
     k, cutoff = order.k, _get_cutoff(lists, order.k)
     if order.ties == "average":
@@ -201,6 +207,8 @@ def rank_from_counts(
         depth = max_or_bound(spans.ends, cutoff)
         return order.run_step(_list_ranks, lists, spans, k=k, depth=depth)
     limit = cast_size(cutoff, lists.dtype)
+    if order.ties in TIE_BOUNDS:
+        tied = _rank_among_tied_by_label(lists, retrieved, above, tied, order.ties)
     ranks = above + tied
     is_ranked = ops.logical_and(retrieved, ranks <= limit)
     ranks = backend.where(is_ranked, ranks, limit + 1.0)
@@ -214,13 +222,14 @@ def rank_from_counts(
         ranks=ranks,
         cutoff=cutoff,
         ideal_ranks=_get_ideal_ranks(lists, cutoff),
+        tie_bound=order.ties if order.ties in TIE_BOUNDS else None,
     )
 
 
-def _places_by_label(
+def _rank_among_tied_by_label(
     lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor, ties: Ties
 ) -> Tensor:
-    """Returns the place of each target among the items with its score, by label.
+    """Returns the rank of each target among the items with an equal score, by label.
 
     All other items have the label 0. For `"best"`, the targets precede them, the target
     with the highest label first. For `"worst"`, the order is reversed.
@@ -232,10 +241,10 @@ def _places_by_label(
         by_score = backend.argsort(above)
         above, order = (backend.take(x, by_score) for x in (above, by_label))
         # The sorts are stable, so the targets of a score are in the order of labels.
-        _, not_before = counts_in_order(above, above)
-        targets = size_of(above, 1)
-        index = counted(1, targets, lists.dtype, like=above)
-        places = index - as_number(targets, lists.dtype)
+        _, not_before = count_in_sorted(above, above)
+        num_targets = axis_size(above, 1)
+        index = inclusive_range(1, num_targets, lists.dtype, like=above)
+        places = index - cast_size(num_targets, lists.dtype)
         places = places + ops.cast(not_before, lists.dtype)
         places = backend.take(places, backend.argsort(order))
     # Beyond the cutoff, `tied` may be any number.

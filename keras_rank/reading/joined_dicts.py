@@ -83,6 +83,10 @@ def join_dicts(
             for query, items in run_side.dicts.items()
         }
         run_side = _Side("run", filtered_dicts, columns)
+    if columns.lower_is_better:
+        # The reader of tables raises the error for a run without scores.
+        _require(has_scores)
+        run_side.numbers = 0.0 - run_side.numbers
     dtype = np.dtype("float32") if order == "trec_eval-9" else run_side.numbers.dtype
     queries = sorted(x for x in labels if missing == "zero" or x in run_side.dicts)
     types = judged_side.numbers.dtype, dtype

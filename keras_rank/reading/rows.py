@@ -109,6 +109,8 @@ class Columns:
         weight: the column of item weights, or `None`.
         keep: further columns with one value per query.
         subtopic: the column of the subtopics of judgments, or `None`.
+        lower_is_better: whether scores are distances, which are read as their
+            negatives.
     """
 
     query: str
@@ -222,7 +224,7 @@ def read_rows(
             )
     file_ends = np.cumsum(sizes) if len(sizes) > 1 else None
     column_names = [*ids, *kept_columns, *numbers, *(["row"] if len(sizes) > 1 else [])]
-    rows = engine.number_rows(sources.union(tables))
+    rows = negate_distances(engine.number_rows(sources.union(tables)), columns)
     lists = iter_sorted_lists(rows, "rows", source, column_names, order, columns.query)
     hint = '; `duplicates="count"` counts each'
     duplicate_error = functools.partial(
@@ -231,6 +233,14 @@ def read_rows(
     return Rows(
         lists, duplicate_error=duplicate_error, file_ends=file_ends, warnings=warnings
     )
+
+
+def negate_distances(rows: engine.Relation, columns: Columns) -> engine.Relation:
+    """Returns rows with negative scores if lower scores are better."""
+    if not columns.lower_is_better:
+        return rows
+    # A difference is never -0.0.
+    return rows.project("* REPLACE (0 - CAST(score AS DOUBLE) AS score)")
 
 
 def _find_unique_name(role: str, requested_name: str, names: Sequence[str]) -> str:

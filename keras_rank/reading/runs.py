@@ -3,9 +3,10 @@
 import contextlib
 import dataclasses
 import itertools
+import re
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,14 @@ from keras_rank.reading.part import (
     common_type,
     no_column_error,
 )
-from keras_rank.reading.rows import KNOWN_NAMES, Columns, Order, Rows, iter_sorted_lists
+from keras_rank.reading.rows import (
+    KNOWN_NAMES,
+    Columns,
+    Order,
+    Rows,
+    iter_sorted_lists,
+    negate_distances,
+)
 from keras_rank.reading.text import NUMBER_ROLES, UNNAMED_COLUMN, CsvPart
 
 # The SQL order of the rows of a duplicate item, whose first row counts. `isnan` comes
@@ -153,6 +161,61 @@ def _join(
         )
     tables = iter_sorted_lists(rows, "qrels", qrels, names, order, columns.query)
     return Rows(tables, left_out, some_left_out, has_scores, warnings=side_warnings)
+
+
+def read_rankings(run: Any, other: Any, columns: Columns) -> pa.Table:
+    """Returns the items of each query in two runs, in the order of their ranks.
+
+    Tied items are in the order of trec_eval. Items with scores of NaN or -inf are not
+    retrieved.
+
+    Args:
+        run: a run.
+        other: another run.
+        columns: the names of the columns, for tables.
+
+    Returns:
+        A table with the columns `query`, `items` and `other_items`. The items are null
+        for a query that the run lacks.
+    """
+    names = {"run": "other", "qrels": "run"}
+    with _rename_arguments(names):
+        first, second, _ = query_dicts.number_queries(run, other, columns)
+    with connect() as connection:
+        for name, source, given in (("other", second, other), ("run", first, run)):
+            with _rename_arguments({"run": name}):
+                side = _open_side(connection, "run", source, columns, source is given)
+                _create_table(connection, side, columns)
+                _decode_ids(connection, side)
+            if name == "other":
+                connection.execute("ALTER TABLE run RENAME TO other")
+        for i, id_ in enumerate(("query", "item")):
+            tables = {x: connection.table(x) for x in ("run", "other")}
+            types = {f"`{name}`": str(table.types[i]) for name, table in tables.items()}
+            type_ = common_type(id_, types)
+            for name in tables:
+                connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
+        ranked, other_ranked = (
+            f"(SELECT query, coalesce(list(item ORDER BY score DESC, CAST(item AS "
+            "VARCHAR) DESC) FILTER (item IS NOT NULL AND NOT isnan(score) AND score > "
+            f"'-inf'), []) AS {items} FROM {name} GROUP BY query)"
+            for name, items in (("run", "items"), ("other", "other_items"))
+        )
+        return connection.sql(
+            f"SELECT query, items, other_items FROM {ranked} AS a FULL JOIN "
+            f"{other_ranked} AS b USING (query) ORDER BY query"
+        ).to_arrow_table()
+
+
+@contextlib.contextmanager
+def _rename_arguments(names: Mapping[str, str]) -> Iterator[None]:
+    """Raises errors with the names of the caller's arguments."""
+    try:
+        yield
+    except ValueError as error:
+        pattern = f"`({'|'.join(names)})`"
+        text = re.sub(pattern, lambda match: f"`{names[match[1]]}`", str(error))
+        raise ValueError(text) from error
 
 
 def read_judgments(source: Any) -> pa.Table:
@@ -286,7 +349,11 @@ def _create_table(
         )
         if not has_number_column:
             rows = rows.project("*, 1::DOUBLE AS label")
-        number_rows(rows).create(name)
+        rows = number_rows(rows)
+        if name == "run":
+            _require_distances(columns, has_numbers, source)
+            rows = negate_distances(rows, columns)
+        rows.create(name)
         table = connection.table(name)
         items = table.filter("item IS NOT NULL") if has_item_lists else table
         _require_rows(name, source, items)
@@ -337,7 +404,8 @@ def _require_distances(columns: Columns, has_scores: bool, source: Any) -> None:
     if columns.lower_is_better and not has_scores:
         raise ValueError(
             "`lower_is_better` should be False for a run without scores, whose items "
-            f"are in order, the best first. Received: True for {files.named(source)}"
+            "are in order, the best first. Received: True for "
+            f"{files.describe_source(source)}"
         )
 
 

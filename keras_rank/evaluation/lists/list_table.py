@@ -289,6 +289,13 @@ def _read_description(table: pa.Table) -> dict[str, Any]:
         metrics = [MetricInfo(*metric) for metric in description["metrics"]]
         if not all(isinstance(each.definition, dict | None) for each in metrics):
             raise TypeError
+        # Tables of 0.6.0 lack the argument `list_weight`.
+        metrics = [
+            x._replace(definition={"list_weight": "mean", **x.definition})
+            if x.definition and "empty_weight" in x.definition
+            else x
+            for x in metrics
+        ]
         query, rules = description["query"], description["rules"]
         return {"query": query, "metrics": metrics, "rules": rules}
     except (ValueError, TypeError, KeyError, RecursionError) as error:

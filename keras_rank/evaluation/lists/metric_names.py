@@ -42,7 +42,10 @@ _LOWEST_VALUES = {
     **dict.fromkeys(("KendallTau", "SpearmanCorrelation"), -1.0),
 }
 # Metrics with values from 0 to 1 that are not public.
-_TABLE_METRICS = ("Judged", "IPrec", "GeometricMeanAveragePrecision")
+_TABLE_METRICS = (
+    *("Judged", "IPrec", "GeometricMeanAveragePrecision"),
+    *("Overlap", "Jaccard", "RankBiasedOverlap"),
+)
 # Arguments that don't change the definition of a metric.
 _IGNORED_ARGUMENTS = {"name", "dtype", "seed", "shuffle_ties"}
 
@@ -79,7 +82,7 @@ _ArgumentParsers: TypeAlias = dict[str, tuple[str, Callable[[str, Any], Any]]]
 _REL: _ArgumentParsers = {"rel": ("relevance_threshold", check_positive)}
 _ALPHA: _ArgumentParsers = {**_REL, "alpha": ("alpha", check_share)}
 _IR_MEASURES_ARGUMENTS: dict[str, _ArgumentParsers] = {
-    "ndcg": {"dcg": ("gain_fn", _parse_gain)},
+    "ndcg": {"dcg": ("gain_fn", _parse_gain), "gains": ("gains", lambda _, x: x)},
     "err": {},
     "rbp": {**_REL, "p": ("persistence", check_fraction)},
     "alpha_ndcg": _ALPHA,

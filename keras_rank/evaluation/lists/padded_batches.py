@@ -16,8 +16,7 @@ from keras_rank.evaluation.lists import result_columns
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.lists.trec_eval_measures import IPrec
 from keras_rank.lists.inputs import Inputs, check_distinguishable, read
-from keras_rank.lists.relevance import Relevance
-from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
+from keras_rank.lists.standardize import bucket_shapes
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
@@ -83,7 +82,7 @@ def _compute_batch(settings: Settings, batch: Batch, list_hashes: Array) -> Batc
         metrics, batch, list_hashes, ties
     ):
         columns[metric.name] = values
-        if "weight" in batch:
+        if "weight" in batch or metric.list_weight != "mean":
             columns[result_columns.METRIC_WEIGHT.format(metric.name)] = weights
         columns[result_columns.RELEVANT.format(metric.name)] = has_relevant
         for order in result_columns.ORDERS:
@@ -115,66 +114,20 @@ def _set_spread(
     """
     tied = {name: x[indices] for name, x in batch.items() if name != "place"}
     list_hashes = np.zeros(len(indices), np.int32)
-    metrics_by_key = group_by(metrics, lambda m: _get_sort_key(m, "weight" in batch))
-    for sort_key, members in metrics_by_key.items():
-        item_gains = (
-            tied[sort_key]
-            if isinstance(sort_key, str)
-            else _compute_gains(tied, sort_key)
-        )
-        item_gains = item_gains.sum(axis=2) if item_gains.ndim == 3 else item_gains
-        for order, ties in result_columns.ORDERS.items():
-            ordered = tied
-            if ties == "stable":
-                # Items are sorted by gain, as the earlier of tied items is ranked
-                # first.
-                sign = -1.0 if order == "best" else 1.0
-                item_order = np.argsort(sign * item_gains, axis=1, kind="stable")
-                rows = np.arange(len(item_order))[:, None]
-                ordered = {
-                    name: values[rows, item_order] for name, values in tied.items()
-                }
-            for metric, _, values, _ in _compute_metrics(
-                members, ordered, list_hashes, ties
-            ):
-                spread[result_columns.SPREAD.format(metric.name, order)][indices] = (
-                    values
-                )
+    column = result_columns.SPREAD.format
+    for ties in result_columns.ORDERS:
+        for metric, _, values, _ in _compute_metrics(metrics, tied, list_hashes, ties):
+            spread[column(metric.name, ties)][indices] = values
     for metric in metrics:
-        # One more relevant item may reduce the value of some metrics, such as a
-        # precision averaged over retrieved items, so the two values are sorted.
-        format_name = result_columns.SPREAD.format
-        worst, best = (spread[format_name(metric.name, x)] for x in ("worst", "best"))
+        # One more relevant item may reduce some values, such as a precision averaged
+        # over retrieved items and values with weights of items, so both are sorted.
+        worst, best = (spread[column(metric.name, x)] for x in ("worst", "best"))
         low, high = np.minimum(worst, best), np.maximum(worst, best)
         is_up = metric._direction == "up"
         worst[:], best[:] = (low, high) if is_up else (high, low)
         if isinstance(metric, IPrec):
             # The mean of a maximum over all orders has no formula.
-            spread[result_columns.SPREAD.format(metric.name, "average")][indices] = (
-                np.nan
-            )
-
-
-def _get_sort_key(metric: RankingMetric, has_weights: bool) -> Relevance | str:
-    """Returns the relevance or the name of the labels that order items by their gain.
-
-    The relevance is returned if labels are not enough: the gain of an item with a
-    higher label may be smaller if its weight is lower, or if the gain is not known to
-    grow with the label.
-    """
-    relevance = metric._relevance
-    is_by_label = relevance.is_binary or (relevance.is_monotone and not has_weights)
-    if not is_by_label:
-        return relevance
-    return "label" if isinstance(metric, BPref) else _get_label_name(metric)
-
-
-def _compute_gains(batch: Batch, gain: Relevance) -> Array:
-    """Returns the gains of items times their weights."""
-    lists = standardize(_read_lists(batch, "label").batch, kind=Kind(False, "float32"))
-    gains = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
-    num_lists, size = batch["label"].shape
-    return np.asarray(gains[:num_lists, :size])
+            spread[column(metric.name, "average")][indices] = np.nan
 
 
 def _read_lists(batch: Batch, label: str) -> Inputs:

@@ -24,7 +24,12 @@ from keras_rank.reading.runs import Protocol, read_run
 
 
 def collect_items(
-    labels: Array, scores: Array, items: pa.Array, list_indices: Array, num_items: int
+    labels: Array,
+    scores: Array,
+    items: pa.Array,
+    list_indices: Array,
+    num_items: int,
+    lower_is_better: bool = False,
 ) -> pa.Array:
     """Returns the items of each list with their ranks, labels and scores.
 
@@ -36,6 +41,7 @@ def collect_items(
             ascending order.
         num_items: the number of items with the highest scores, and of relevant items
             with the highest labels, that are kept.
+        lower_is_better: whether scores are the negatives of the scores of the user.
     """
     is_ranked = (labels >= 0.0) & (scores > -np.inf)
     ranks = _compute_positions(np.where(is_ranked, -scores, np.inf), list_indices) + 1
@@ -49,6 +55,8 @@ def collect_items(
     (kept_rows,) = np.nonzero(is_kept)
     kept_rows = kept_rows[np.lexsort((ranks[kept_rows], list_indices[kept_rows]))]
     sizes = np.bincount(list_indices[kept_rows], minlength=list_indices[-1] + 1)
+    if lower_is_better:
+        scores = 0.0 - scores
     fields = {
         "rank": pa.array(ranks[kept_rows], pa.int64(), mask=~is_ranked[kept_rows]),
         "item": items.take(pa.array(kept_rows)),
@@ -206,7 +214,7 @@ def _evaluate_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     if columns.weight is None:
         result[result_columns.WEIGHT] = np.ones(len(lists.starts))
     else:
-        for metric in settings.metrics:
+        for metric in (x for x in settings.metrics if x.list_weight == "mean"):
             name = result_columns.METRIC_WEIGHT.format(metric.name)
             result[name] = _restore_equal_weights(
                 result[name], items["weight"], lists.starts
@@ -228,7 +236,10 @@ def _evaluate_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     if settings.keep_items is not None:
         item_columns = (items["label"], items["score"], rows["item"].combine_chunks())
         result[result_columns.ITEMS] = collect_items(
-            *item_columns, lists.list_indices, settings.keep_items
+            *item_columns,
+            lists.list_indices,
+            settings.keep_items,
+            columns.lower_is_better,
         )
     metric_names = [metric.name for metric in settings.metrics]
     names = [columns.query, *columns.keep, *metric_names]

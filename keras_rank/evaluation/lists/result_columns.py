@@ -14,7 +14,9 @@ HEALTH = "health/"
 SPREAD = HEALTH + "{}/{}"
 # Whether a list has relevant items for a metric.
 RELEVANT = HEALTH + "{}/relevant"
-ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
+# The rules of a table of the agreement of two runs, which has no judgments.
+AGREEMENT = "agreement"
+ORDERS: tuple[Ties, ...] = ("worst", "average", "best")
 # The kept items of a list.
 ITEMS = HEALTH + "kept items"
 # The number of rows of a list that were left out as padding. The column exists with

@@ -199,7 +199,10 @@ def _pair_values(
 
 
 def align_baseline(
-    metric: MetricInfo, baseline: ListTable, baseline_rows: Array
+    metric: MetricInfo,
+    baseline: ListTable,
+    baseline_rows: Array,
+    argument: str = "baseline",
 ) -> Values:
     """Returns the values of the baseline for the queries of a model.
 
@@ -210,6 +213,7 @@ def align_baseline(
         metric: the metric of the model.
         baseline: the lists of the baseline.
         baseline_rows: the row of each query of the model in the baseline, or -1.
+        argument: the name of the baseline in error messages.
     """
     baseline_metric = baseline.get_metric(metric.name)
     definition, baseline_definition = metric.definition, baseline_metric.definition
@@ -223,9 +227,9 @@ def align_baseline(
                 for x in (baseline_definition, definition)
             )
             raise ValueError(
-                "`baseline` should have metrics that are computed as those of the "
-                f"models. Received: {metric.name!r} with {baseline_values} and "
-                f"{model_values}"
+                f"`{argument}` should have metrics that are computed as those of the "
+                f"other evaluations. Received: {metric.name!r} with {baseline_values} "
+                f"and {model_values}"
             )
     return Values.from_table(baseline, baseline_metric).take(baseline_rows)
 
@@ -249,12 +253,20 @@ def _compute_differences(
     return pa.table(columns)
 
 
-def find_baseline_rows(model: ListTable, baseline: ListTable) -> Array:
-    """Returns the row of each query of a model in a baseline, -1 if it is missing."""
+def find_baseline_rows(
+    model: ListTable, baseline: ListTable, argument: str = "baseline"
+) -> Array:
+    """Returns the row of each query of a model in a baseline, -1 if it is missing.
+
+    Args:
+        model: the lists of the model.
+        baseline: the lists of the baseline.
+        argument: the name of the baseline in error messages.
+    """
     queries, baseline_queries = model.table[model.query], baseline.table[baseline.query]
     if not (len(queries) and len(baseline_queries)):
         raise ValueError(
-            "`baseline` and the models should have queries. Received: "
+            f"`{argument}` and the other evaluations should have queries. Received: "
             f"{len(baseline_queries)} and {len(queries)} queries"
         )
     has_common_kind = any(
@@ -270,15 +282,15 @@ def find_baseline_rows(model: ListTable, baseline: ListTable) -> Array:
         )
     if queries.type != baseline_queries.type:
         raise ValueError(
-            "`baseline` should have query ids of the same type as the models. "
-            f"Received: {baseline_queries.type}, such as "
+            f"`{argument}` should have query ids of the same type as the other "
+            f"evaluations. Received: {baseline_queries.type}, such as "
             f"{baseline_queries[0].as_py()!r}, and {queries.type}, such as "
             f"{queries[0].as_py()!r}"
         )
     positions = pc.index_in(queries, value_set=baseline_queries.combine_chunks())
     if positions.null_count == len(positions):
         raise ValueError(
-            "`baseline` should have queries in common with the models. "
+            f"`{argument}` should have queries in common with the other evaluations. "
             f"Received: no common ones, such as {baseline_queries[0].as_py()!r} and "
             f"{queries[0].as_py()!r}"
         )
@@ -372,3 +384,152 @@ def find_worst(
         name: values[indices].tolist() for name, values in values_by_name.items()
     }
     return table.Table({**columns.to_pydict(), **metric_columns})
+
+
+# The columns of a table of corrected judgments.
+_CORRECTED = (
+    *("metric", "value", "standard_error", "low", "high"),
+    *("human_value", "human_standard_error", "human_lists", "machine_lists"),
+    "equivalent_human_lists",
+)
+
+
+def correct_by_humans(
+    human: Sequence[ListTable], machine: Sequence[ListTable], confidence: float
+) -> table.Table:
+    """Returns the means, or differences of means, as `prediction_powered` does.
+
+    Args:
+        human: the values of one run or two by human judgments.
+        machine: the values of the same runs by machine judgments.
+        confidence: the confidence level of the intervals.
+    """
+    human_rows = [_require_rows(human[0], x, "human", True) for x in human]
+    common_rows = [_require_rows(human[0], x, "machine", False) for x in machine]
+    machine_rows = [_require_rows(machine[0], x, "machine", True) for x in machine]
+    n, total = len(human[0]), len(machine[0])
+    if n < 2 or total < n + 2:
+        raise ValueError(
+            "`human` should have at least two queries, and `machine` at least two "
+            f"more. Received: {n} and {total} queries"
+        )
+    is_rest = np.ones(total, bool)
+    is_rest[common_rows[0]] = False
+    rows: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for metric in human[0].metrics:
+        if metric.reduction != "mean" or not all(
+            x.find(metric.name) for x in (*human, *machine)
+        ):
+            left_out.append(metric.name)
+            continue
+        human_values, common_values, machine_values = (
+            _get_values(metric, lists, rows_by_evaluation, argument)
+            for lists, rows_by_evaluation, argument in (
+                (human, human_rows, "human"),
+                (machine, common_rows, "machine"),
+                (machine, machine_rows, "machine"),
+            )
+        )
+        rest = machine_values[is_rest]
+        row = _correct(human_values, common_values, rest, confidence)
+        rows.append({"metric": metric.name, "machine_lists": total, **row})
+    if not rows:
+        raise ValueError(
+            "`human` and `machine` should have a common metric that is a mean over "
+            f"lists. Received: {human[0].metric_names} and {machine[0].metric_names}"
+        )
+    names = ", ".join(left_out)
+    notes = [f"Metrics without a mean in all evaluations are left out: {names}."]
+    return table.Table(
+        table.select_columns(rows, _CORRECTED), notes=notes * bool(names)
+    )
+
+
+def _require_rows(
+    lists: ListTable, others: ListTable, argument: str, all_common: bool
+) -> Array:
+    """Returns the row of each query in other lists.
+
+    Raises `ValueError` if a query is missing, or if other lists have more queries.
+
+    Args:
+        lists: the lists whose queries are sought.
+        others: the lists in which they are sought.
+        argument: the name of the other lists in error messages.
+        all_common: whether the other lists must have no more queries.
+    """
+    rows = find_baseline_rows(lists, others, argument)
+    missing = np.flatnonzero(rows < 0)
+    if len(missing) or (all_common and len(others) > len(lists)):
+        received = f"{len(lists)} and {len(others)} queries"
+        if len(missing):
+            query = lists.table[lists.query][int(missing[0])].as_py()
+            received = f"an evaluation without the query {query!r}"
+        expected = "the same queries in all its evaluations, and those of `human`"
+        raise ValueError(f"`{argument}` should have {expected}. Received: {received}")
+    return rows
+
+
+def _get_values(
+    metric: MetricInfo,
+    lists: Sequence[ListTable],
+    rows_by_evaluation: Sequence[Array],
+    argument: str,
+) -> Array:
+    """Returns the values of a metric in rows, or their differences for two evaluations.
+
+    Raises `ValueError` for missing values and for lists of different weights.
+    """
+    pairs = zip(lists, rows_by_evaluation, strict=True)
+    evaluations = [align_baseline(metric, x, rows, argument) for x, rows in pairs]
+    for values in evaluations:
+        weights = values.weights[~np.isnan(values.weights)]
+        if np.isnan(values.values).any() or np.any(weights != weights[:1]):
+            raise ValueError(
+                f"`{argument}` should have a value and the same weight for each list. "
+                f"Received: {metric.name!r} with lists that are left out, or have "
+                "different weights"
+            )
+    first, *second = (values.values for values in evaluations)
+    return first - second[0] if second else first
+
+
+def _correct(
+    human: Array, machine: Array, rest: Array, confidence: float
+) -> dict[str, float]:
+    """Returns the estimate of prediction-powered inference with power tuning.
+
+        value = mean(c * rest) + mean(human - c * machine)
+
+    where c minimizes the variance.
+
+    Args:
+        human: array of shape `(n,)`. The values of lists by human judgments.
+        machine: array of the same shape. Their values by machine judgments.
+        rest: array of shape `(N,)`. The values of all other lists by machine judgments.
+        confidence: the confidence level of the interval.
+    """
+    n, others = len(human), len(rest)
+    variance = np.var(np.concatenate([machine, rest]), ddof=1)
+    covariance = np.cov(human, machine)[0, 1]
+    c = covariance / variance / (1.0 + n / others) if variance > 0.0 else 0.0
+    c = min(max(c, 0.0), 1.0)
+    residuals = human - c * machine
+    value = c * rest.mean() + residuals.mean()
+    squared = c * c * rest.var(ddof=1) / others + residuals.var(ddof=1) / n
+    error = float(np.sqrt(squared))
+    half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, n - 1))
+    human_variance = human.var(ddof=1)
+    return {
+        "value": float(value),
+        "standard_error": error,
+        "low": float(value) - half,
+        "high": float(value) + half,
+        "human_value": float(human.mean()),
+        "human_standard_error": float(np.sqrt(human_variance / n)),
+        "human_lists": n,
+        "equivalent_human_lists": float(human_variance / squared)
+        if squared
+        else math.nan,
+    }

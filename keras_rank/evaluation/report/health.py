@@ -8,7 +8,13 @@ import numpy as np
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import MetricInfo
-from keras_rank.evaluation.lists.result_columns import HEALTH, LABEL_SUM, ORDERS, SPREAD
+from keras_rank.evaluation.lists.result_columns import (
+    AGREEMENT,
+    HEALTH,
+    LABEL_SUM,
+    ORDERS,
+    SPREAD,
+)
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Marks, Table, select_columns
 
@@ -104,6 +110,8 @@ def compute_checks(lists: ListTable) -> list[Check]:
     Args:
         lists: the values of lists, with the columns of health.
     """
+    if lists.rules == AGREEMENT:
+        return []
     columns = lists.health
     if not lists.has_health:
         raise ValueError(
@@ -155,6 +163,8 @@ def get_warnings(lists: ListTable) -> list[str]:
 
 def _format_warnings(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     """Returns the warnings of failed checks, of left-out queries, and of reading."""
+    if lists.rules == AGREEMENT:
+        return []
     num_with_items = int(np.sum(lists.array(HEALTH + "items") > 0))
     failed = [check for check in checks if check.warning]
     # The same lists have ties for all metrics, so there is one warning about ties.

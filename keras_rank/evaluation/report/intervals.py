@@ -212,6 +212,21 @@ class Values(NamedTuple):
         influence[is_relevant] += relevant_mean - value
         return Mean(value, influence, terms)
 
+    def count_effective_lists(self, indices: Array) -> float:
+        """Returns the effective sample size of lists of different weights.
+
+        `effective_lists = sum(weight)**2 / sum(weight**2)`
+
+        A list without a weight has the average weight of the other lists.
+        """
+        weights = self.weights[indices]
+        known = weights[~np.isnan(weights)]
+        average = known.mean() if known.size and known.sum() > 0.0 else 1.0
+        weights = np.where(np.isnan(weights), average, weights)
+        if not weights.any():
+            return 0.0
+        return float(weights.sum() ** 2 / np.square(weights).sum())
+
     def is_bounded(self, lowest: float) -> bool:
         """Returns whether all values are between `lowest` and 1, up to rounding."""
         return not np.any((self.values < lowest) | (self.values > 1.0 + 1e-6))

@@ -10,7 +10,7 @@ from keras_rank.arguments import suggestion
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import should_truncate
-from keras_rank.evaluation.lists.result_columns import GRADED
+from keras_rank.evaluation.lists.result_columns import AGREEMENT, GRADED
 from keras_rank.evaluation.report.intervals import EstimateOptions, Values, estimate
 from keras_rank.evaluation.report.table import Table, select_columns
 
@@ -18,7 +18,10 @@ from keras_rank.evaluation.report.table import Table, select_columns
 # can't have names that start with "health/".
 _INDICES, _UNITS = "health/", "health/units"
 # The columns of a summary, without the columns of the slices.
-_COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
+_COLUMNS = (
+    *("metric", "value", "standard_error", "low", "high", "lists"),
+    "effective_lists",
+)
 # Intervals of fewer lists or clusters are unreliable.
 _MIN_LISTS = 10
 # The versions of trec_eval, and other tools, with the same results as each rule set.
@@ -33,13 +36,20 @@ def summarize(lists: ListTable, options: EstimateOptions) -> Table:
     metrics = {x.name: (Values.from_table(lists, x),) for x in lists.metrics}
     rows = [*iter_estimates(lists, metrics, options)]
     notes = [] if lists.rules is None else [f"Rules: {describe_rules(lists.rules)}"]
+    if lists.rules == AGREEMENT:
+        number = lists.left_out
+        text = f"Queries that only one of the runs has are left out ({number})."
+        notes = [text] * bool(number)
     notes += describe_gains(lists, metrics)
     notes += describe_missing_values(lists)
     fractional = lists.get_health("fractional labels")
     if should_truncate(lists.rules) and fractional is not None and fractional.any():
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += warn_about_few_lists(rows, options.cluster)
-    return Table(select_columns(rows, [*options.by, *_COLUMNS]), notes=notes)
+    # The number of effective lists is the number of lists if all weights are equal.
+    is_weighted = any(round(x["effective_lists"], 6) < x["lists"] for x in rows)
+    names = [*options.by, *_COLUMNS[: None if is_weighted else -1]]
+    return Table(select_columns(rows, names), notes=notes)
 
 
 def describe_rules(rules: str) -> str:
@@ -75,7 +85,7 @@ def _get_gain_name(gain: Any) -> str:
         return _GAINS.get(gain, gain)
     if gain["class_name"] == "ByLabel":
         pairs = gain["config"]["gains"]
-        return ", ".join(f"{x:g} is worth {y:g}" for x, y in pairs)
+        return "by label, " + ", ".join(f"{x:g}: {y:g}" for x, y in pairs)
     name = gain["config"]
     return name if isinstance(name, str) else str(gain["class_name"])
 
@@ -182,6 +192,7 @@ def iter_estimates(
         if x.lowest is not None
         and all(values.is_bounded(x.lowest) for values in metrics.get(x.name, ()))
     }
+    is_up = {x.name: x.direction == "up" for x in lists.metrics}
     for slice_, slice_indices in _iter_slices(lists, options.by):
         for name, (new, *old) in metrics.items():
             is_known = ~np.isnan(sum(x.values[slice_indices] for x in (new, *old)))
@@ -198,12 +209,26 @@ def iter_estimates(
                 limits = (low - 1.0, 1.0 - low) if old else (low, 1.0)
                 result = result.clip(*limits)
             row = {"metric": name, **result._asdict(), **slice_, _UNITS: result.units}
+            row["effective_lists"] = new.count_effective_lists(indices)
             if baseline_means:
                 row |= {"value": mean.number, "difference": result.value}
                 row["baseline"] = baseline_means[0].number
+                values = new.values[indices], old[0].values[indices]
+                row |= _count_wins(*values, is_up[name])
             elif clusters is None and new.is_proportion(indices):
                 row["low"], row["high"] = new.wilson_interval(indices, confidence)
             yield row
+
+
+def _count_wins(new: Array, old: Array, higher_is_better: bool) -> dict[str, int]:
+    """Returns the numbers of lists with better, equal and worse values.
+
+    Values that differ by the rounding of float32 count as equal.
+    """
+    is_tie = np.isclose(new, old, rtol=5e-7, atol=5e-7)
+    is_win = ~is_tie & ((new > old) == higher_is_better)
+    counts = {"wins": is_win, "ties": is_tie, "losses": ~is_tie & ~is_win}
+    return {name: int(np.sum(x)) for name, x in counts.items()}
 
 
 def _iter_slices(
