@@ -99,8 +99,9 @@ _NAME_BY_SPELLING = {
 # The syntax of a string, in ASCII: name(argument=value, ...)@k. `_PAIR` matches
 # `argument=value`, as `_ARGUMENT` does, but without groups. A value is a number, a
 # word, or a table of labels and gains: `gains='0:0,1:3'` or `gains={0: 0, 1: 3}`.
-_TABLE = r"[\w.+:, -]+"
-_ARGUMENT = rf""" *(\w+) *= *('{_TABLE}'|"{_TABLE}"|\{{{_TABLE}\}}|[\w.+-]+) *"""
+_TABLE = r"[\d.+eE:, -]+"
+_QUOTED = rf"""'[\w.+-]+'|"[\w.+-]+"|'{_TABLE}'|"{_TABLE}"|\{{{_TABLE}\}}"""
+_ARGUMENT = rf" *(\w+) *= *({_QUOTED}|[\w.+-]+) *"
 _PAIR = _ARGUMENT.replace("(", "(?:")
 _STRING = re.compile(
     rf"(?P<stem>(?P<name>[\w-]+?)(?:\((?P<arguments>{_PAIR}(?:,{_PAIR})*)\))?)"

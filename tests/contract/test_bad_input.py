@@ -254,7 +254,7 @@ NO_BASES = [1, 0, -2, NAN, INF, "a", None]
 ALWAYS = "for a metric that always leaves out lists without relevant items"
 ACCEPTED = {
     "k": "a positive integer",
-    "shuffle_ties": 'True, False or "average"',
+    "shuffle_ties": 'True, False, "average", "worst" or "best"',
     "seed": "an integer, a `keras.random.SeedGenerator` or None",
     "empty_value": "a number that is finite in float32, or None",
     "relevance_threshold": "a number that is finite in float32, or None",

@@ -352,7 +352,7 @@ WRONG_CALLS = [
     (lambda x: remove_lists(x).compare(x), NO_QUERIES),
     (lambda x: x.summary(by="shop"), "`by` should name kept columns"),
     (lambda x: x.summary(by="value"), "`by` should not name a column of the result"),
-    (lambda x: x.compare(x, by="p"), "corrected_p, lists. Received: by='p'"),
+    (lambda x: x.compare(x, by="p"), "lists, wins, ties, losses. Received: by='p'"),
     (lambda x: x.summary(cluster="shop"), "`cluster` should name kept columns"),
     (lambda x: x.summary(cluster="user"), NO_CLUSTER),
     (lambda x: x.compare(x, cluster="user"), NO_CLUSTER),

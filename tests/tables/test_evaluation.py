@@ -468,6 +468,7 @@ def test_several_models_are_corrected_together():
     base, new = two_models(keep="market")
     comparison = compare(base, {"same": base, "new": new}, by="market")
     names = "model market metric baseline value difference low high p corrected_p lists"
+    names += " wins ties losses"
     assert list(comparison.columns) == names.split()
     assert len(comparison) == 2 * 3 * 2
     assert comparison["p"][:6] == [1.0] * 6
@@ -641,8 +642,8 @@ def test_warnings_about_lists_without_relevant_items(labels, number, metrics, sa
 
 
 @pytest.mark.parametrize("scores", [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]])
-def test_the_range_over_ties_is_that_of_all_orders(weight, scores):
-    """The range over ties is that of all orders, with weights and falling gains.
+def test_the_range_over_ties_is_that_of_all_orders(scores):
+    """The range over ties is that of all orders, with falling gains too.
 
     Each query has the items in one of all orders.
     """

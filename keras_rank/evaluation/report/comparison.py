@@ -227,11 +227,16 @@ def align_baseline(
                 for x in (baseline_definition, definition)
             )
             raise ValueError(
-                f"`{argument}` should have metrics that are computed as those of the "
-                f"other evaluations. Received: {metric.name!r} with {baseline_values} "
-                f"and {model_values}"
+                f"`{argument}` should have metrics that are computed as those of "
+                f"{_describe_others(argument)}. Received: {metric.name!r} with "
+                f"{baseline_values} and {model_values}"
             )
     return Values.from_table(baseline, baseline_metric).take(baseline_rows)
+
+
+def _describe_others(argument: str) -> str:
+    """Returns what an evaluation is compared with, for error messages."""
+    return "the models" if argument == "baseline" else "the other evaluations"
 
 
 def _compute_differences(
@@ -266,8 +271,8 @@ def find_baseline_rows(
     queries, baseline_queries = model.table[model.query], baseline.table[baseline.query]
     if not (len(queries) and len(baseline_queries)):
         raise ValueError(
-            f"`{argument}` and the other evaluations should have queries. Received: "
-            f"{len(baseline_queries)} and {len(queries)} queries"
+            f"`{argument}` and {_describe_others(argument)} should have queries. "
+            f"Received: {len(baseline_queries)} and {len(queries)} queries"
         )
     has_common_kind = any(
         all(is_kind(ids.type) for ids in (queries, baseline_queries))
@@ -282,17 +287,17 @@ def find_baseline_rows(
         )
     if queries.type != baseline_queries.type:
         raise ValueError(
-            f"`{argument}` should have query ids of the same type as the other "
-            f"evaluations. Received: {baseline_queries.type}, such as "
+            f"`{argument}` should have query ids of the same type as "
+            f"{_describe_others(argument)}. Received: {baseline_queries.type}, such as "
             f"{baseline_queries[0].as_py()!r}, and {queries.type}, such as "
             f"{queries[0].as_py()!r}"
         )
     positions = pc.index_in(queries, value_set=baseline_queries.combine_chunks())
     if positions.null_count == len(positions):
         raise ValueError(
-            f"`{argument}` should have queries in common with the other evaluations. "
-            f"Received: no common ones, such as {baseline_queries[0].as_py()!r} and "
-            f"{queries[0].as_py()!r}"
+            f"`{argument}` should have queries in common with "
+            f"{_describe_others(argument)}. Received: no common ones, such as "
+            f"{baseline_queries[0].as_py()!r} and {queries[0].as_py()!r}"
         )
     baseline_rows: Array = positions.fill_null(-1).to_numpy()
     return baseline_rows

@@ -1,0 +1,219 @@
+"""Tests of the argument `list_weight`: the weight of a list in the mean."""
+
+import json
+
+import numpy as np
+import pytest
+from arrays import assert_close, compute_values
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import BACKEND_CASES, FIRST_CASES
+from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits
+from test_properties import is_close, items_by_list, oracle_values, result_of_parts
+
+from keras_rank import functional, metrics
+from keras_rank.metrics import DCG, MeanReciprocalRank, RankingMetrics
+
+all_metrics = pytest.mark.parametrize("case", BACKEND_CASES, ids=str)
+WEIGHTS = {
+    "lists": lambda weights: weights[:, 0],
+    "items": lambda weights: weights,
+    "none": lambda weights: None,
+}
+
+
+def list_weight(case, items, kind, weight):
+    """Returns the weight of a list. `weight` is what was passed for the list, or 1."""
+    if kind == "one":
+        return weight
+    lowest = min((item.label for item in items), default=0.0)
+    relevance = case.relevance or (lambda label: float(label > lowest))
+    return sum(item.weight * relevance(item.label) for item in items)
+
+
+def expected_mean(case, lists, values, kind, weights_by_list, empty_value):
+    total = total_weight = 0.0
+    for items, value, weight in zip(lists, values, weights_by_list, strict=True):
+        if not items or (value is None and empty_value is None):
+            continue
+        list_value = empty_value if value is None else value
+        own = list_weight(case, items, kind, weight)
+        if value is not None and case.metric in (metrics.DCG, metrics.AlphaDCG):
+            # The oracle divides by the mean weight, and the metric by its own weight.
+            list_value = value * case.list_weight(items) / own
+        total += own * list_value
+        total_weight += own
+    return total / total_weight if total_weight else 0.0
+
+
+@all_metrics
+@given(
+    batch=batches(weighted=True),
+    weighting=st.sampled_from([*WEIGHTS]),
+    splits=splits,
+    k=cutoffs,
+    kind=st.sampled_from(["sum", "one"]),
+    empty_value=st.sampled_from([0.0, 0.5, None]),
+)
+def test_means_equal_the_oracle(case, batch, weighting, splits, k, kind, empty_value):
+    """Lists without relevant items weigh 0 or 1, whatever `empty_weight` is."""
+    labels, scores, weights = batch
+    batch = labels, scores, WEIGHTS[weighting](weights)
+    lists = items_by_list(*batch)
+    values = oracle_values(case, lists, k, False)
+    weights_by_list = weights[:, 0] if weighting == "lists" else np.ones(BATCH)
+    empty_value = None if case.leaves_out_empty else empty_value
+    expected = expected_mean(case, lists, values, kind, weights_by_list, empty_value)
+    for empty_weight in ("average", "own"):
+        arguments = {"empty_value": empty_value, "empty_weight": empty_weight}
+        metric = case.make(k=k, shuffle_ties=False, list_weight=kind, **arguments)
+        assert is_close(result_of_parts(case, metric, *batch, splits=splits), expected)
+
+
+@pytest.mark.parametrize("kind", ["sum", "one"])
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+def test_only_values_divided_by_the_weight_change(case, kind, rng):
+    shape = (BATCH, LIST_SIZE)
+    labels, scores = rng.integers(0, 4, shape), rng.random(shape)
+    weights = rng.choice([0.5, 1.0, 3.0], shape)
+    expected = compute_values(case.values, labels, scores, weights)
+    actual = compute_values(case.values, labels, scores, weights, list_weight=kind)
+    if case.metric in (metrics.DCG, metrics.AlphaDCG):
+        lists = items_by_list(labels, scores, weights)
+        scale = [
+            (case.list_weight(x) or 1.0) / (list_weight(case, x, kind, 1.0) or 1.0)
+            for x in lists
+        ]
+        expected = expected * scale
+    assert_close(actual, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mean", "sum", "one"])
+def test_targets_have_the_weights_of_lists(kind, rng):
+    ids, scores = np.array([[0, 3], [2, -1], [1, -1]]), rng.random((3, 5))
+    weights = np.array([1.0, 2.0, 5.0])
+    values = ops.convert_to_numpy(
+        functional.dcg(ids, scores, sample_weight=weights, sparse_labels=True)
+    )
+    metric = DCG(sparse_labels=True, list_weight=kind)
+    metric.update_state(ids, scores, weights)
+    relevant = [2.0, 1.0, 1.0]
+    expected = {
+        "mean": np.average(values, weights=weights),
+        "one": np.average(values, weights=weights),
+        "sum": np.sum(weights * values) / np.sum(weights * relevant),
+    }
+    assert float(metric.result()) == pytest.approx(expected[kind], rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:One item has no order")
+def test_weights_of_single_items_belong_to_the_items():
+    """A list of one item has the weight of its item, not a weight of its own."""
+    labels, scores, weights = np.ones((2, 1)), np.ones((2, 1)), np.array([[2.0], [6.0]])
+    metric = DCG(list_weight="one")
+    metric.update_state(labels, scores, weights)
+    assert float(metric.result()) == pytest.approx(4.0)
+
+
+def test_groups_hold_metrics_with_different_weights(rng):
+    labels, scores = rng.integers(0, 3, (6, 4)), rng.random((6, 4))
+    weights = rng.choice([1.0, 4.0], (6, 4))
+    members = [
+        metric(k=2, list_weight=kind, name=f"{metric.base_name} {kind}")
+        for kind in ("mean", "sum", "one")
+        for metric in (DCG, MeanReciprocalRank, metrics.NDCG)
+    ]
+    group = RankingMetrics(members, standard_errors=True)
+    group.update_state(labels, scores, weights)
+    results = group.result()
+    for member in members:
+        alone = type(member).from_config(member.get_config())
+        alone.update_state(labels, scores, weights)
+        assert float(results[member.name]) == pytest.approx(float(alone.result()))
+        error = results[f"{member.name}_stderr"]
+        assert float(error) == pytest.approx(float(alone.standard_error()), rel=1e-4)
+
+
+def test_the_sum_of_gains_has_no_scale_of_its_own():
+    """Ratios of exponential gains are scaled in lists with labels above 64."""
+    labels = np.array([[63.0, 0.0], [62.0, 0.0]])
+    scores = np.array([[2.0, 1.0], [1.0, 2.0]])
+    metric = metrics.NDCG(list_weight="sum")
+    metric.update_state(labels, scores)
+    expected = (2.0 + 1.0 / np.log2(3)) / 3.0
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_configs_keep_the_argument():
+    metric = DCG(list_weight="sum")
+    config = json.loads(json.dumps(metric.get_config()))
+    assert DCG.from_config(config).list_weight == "sum"
+    # Configs of 0.6.0 lack the argument.
+    del config["list_weight"]
+    assert DCG.from_config(config).list_weight == "mean"
+    for wrong in (None, "total", 1, True):
+        with pytest.raises(ValueError, match="`list_weight` should be one of"):
+            DCG(list_weight=wrong)
+
+
+# Clicks of users who examine rank r with the probability 1 / r.
+
+
+def draw_clicks(rng, relevance, examination):
+    """Draws clicks at the ranks of a log: an examined relevant item is clicked."""
+    examined = rng.random(relevance.shape) < examination
+    return (examined & (rng.random(relevance.shape) < relevance)).astype("float32")
+
+
+def test_clicks_recover_the_value_of_full_labels(rng, backend):
+    """The mean over draws of `"one"` is unbiased; the unweighted mean is not.
+
+    With weights of 1 / propensity, DCG with `"one"` is the IPS estimator, and with
+    `"sum"` the self-normalized one.
+    """
+    if backend in ("jax", "tensorflow"):
+        pytest.skip("the estimator is the same on all backends")
+    lists, items, draws = 40, 8, 2000
+    relevance = np.where(rng.random((lists, items)) < 0.3, 1.0, 0.0)
+    scores = rng.random((lists, items)) + 0.3 * relevance
+    examination = np.broadcast_to(1.0 / np.arange(1, items + 1), (lists, items))
+    settings = {"gain_fn": "linear", "shuffle_ties": False}
+    known = DCG(**settings)
+    known.update_state(relevance, scores)
+    truth, estimates = float(known.result()), {"one": [], "unweighted": []}
+    for _ in range(draws):
+        clicks = draw_clicks(rng, relevance, examination)
+        values = functional.dcg(
+            clicks,
+            scores,
+            sample_weight=1.0 / examination,
+            list_weight="one",
+            **settings,
+        )
+        estimates["one"].append(np.mean(ops.convert_to_numpy(values)))
+        values = functional.dcg(clicks, scores, **settings)
+        estimates["unweighted"].append(np.mean(ops.convert_to_numpy(values)))
+    errors = {
+        name: (np.mean(x) - truth) / (np.std(x) / draws**0.5)
+        for name, x in estimates.items()
+    }
+    assert abs(errors["one"]) < 3.0
+    assert errors["unweighted"] < -30.0
+
+
+def test_self_normalized_weights_reduce_the_variance(rng):
+    """The standard error of `"sum"` is that of a ratio of sums over lists."""
+    clicks = (rng.random((300, 6)) < 0.3).astype("float32")
+    scores, weights = rng.random((300, 6)), rng.choice([1.0, 2.0, 6.0], (300, 6))
+    metric = DCG(gain_fn="linear", list_weight="sum")
+    metric.update_state(clicks, scores, weights)
+    order = np.argsort(-scores, axis=1)
+    gains = np.take_along_axis(clicks * weights, order, axis=1)
+    sums = gains @ (1.0 / np.log2(np.arange(2, 8)))
+    totals = gains.sum(axis=1)
+    ratio = sums.sum() / totals.sum()
+    residuals = sums - ratio * totals
+    error = np.sqrt(300 / 299 * np.sum(residuals**2)) / totals.sum()
+    assert float(metric.result()) == pytest.approx(ratio, rel=1e-5)
+    assert float(metric.standard_error()) == pytest.approx(error, rel=1e-3)
