@@ -69,8 +69,8 @@ def test_equal_and_disjoint_lists_have_the_bounds():
     assert other.to_dict() == {"overlap@4": 0.0, "jaccard@4": 0.0, "rbo": 0.0}
 
 
-# Two lists of one length, the persistence, and `rank_biased_overlap` of LensKit 2025.8.1
-# up to this length, without a library that needs torch and a data set.
+# Two lists of one length, the persistence, and the value of `rank_biased_overlap` of
+# LensKit 2025.8.1 up to this length.
 LENSKIT = [
     ([1, 2, 3, 4, 5], [2, 1, 3, 6, 7], 0.9, 0.6472149642255378),
     ([1, 2, 3, 4, 5], [5, 4, 3, 2, 1], 0.85, 0.32988810449497585),
@@ -80,7 +80,7 @@ LENSKIT = [
 
 @pytest.mark.parametrize(("first", "second", "p", "expected"), LENSKIT)
 def test_values_follow_from_those_of_lenskit(first, second, p, expected):
-    """LensKit normalizes the sum, and the extrapolation adds the rest of the weights."""
+    """LensKit normalizes the sum. The extrapolation adds the rest of the weights."""
     size = len(first)
     overlap = len(set(first) & set(second)) / size
     extrapolated = (1 - p**size) * expected + p**size * overlap

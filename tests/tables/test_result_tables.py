@@ -9,10 +9,11 @@ import re
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tables import make_rows, raises
 
-from keras_rank.evaluation import Table, compare, evaluate
+from keras_rank.evaluation import Evaluation, Table, compare, evaluate
 from keras_rank.evaluation.report.plots import draw_intervals
 from keras_rank.evaluation.report.table import Marks
 
@@ -313,3 +314,46 @@ def test_many_rows_can_be_saved(pyplot):
 def test_columns_have_equal_lengths():
     with raises("Received: {'a': 2, 'b': 1}"):
         Table({"a": [1, None], "b": [1]})
+
+
+def test_wins_ties_and_losses_follow_the_direction(rng):
+    """A lower rank is a win for a metric where lower is better."""
+    base, new = (evaluate(make_rows(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
+    mrr, arp = new.compare(base)
+    for row in (mrr, arp):
+        before, after = (x.per_list[row["metric"]].to_numpy() for x in (base, new))
+        sign = 1.0 if row["metric"] == "mrr" else -1.0
+        gain = sign * (after - before)
+        gain = gain[~np.isnan(gain)]
+        counts = [np.sum(gain > 0), np.sum(gain == 0), np.sum(gain < 0)]
+        assert [row["wins"], row["ties"], row["losses"]] == counts
+        assert sum(counts) == row["lists"]
+    same = base.compare(base)
+    assert same["ties"] == same["lists"]
+    assert same["wins"] == same["losses"] == [0, 0]
+
+
+def test_differences_of_rounding_are_ties():
+    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 1, 1, 2]}
+    base = evaluate(rows, ["mrr"])
+    values = base.table["mrr"].to_numpy() * (1.0 + 2e-7)
+    place = base.table.column_names.index("mrr")
+    rounded = Evaluation(base.table.set_column(place, "mrr", pa.array(values)))
+    assert rounded.compare(base)["ties"] == [2]
+
+
+def test_effective_lists_are_shown_for_different_weights(rng):
+    rows = {
+        "query_id": np.repeat(np.arange(20), 3),
+        "label": rng.integers(0, 2, 60),
+        "score": rng.random(60),
+        "weight": np.repeat(rng.choice([1.0, 2.0, 5.0], 20), 3),
+    }
+    assert "effective_lists" not in evaluate(rows, ["mrr"]).summary().columns
+    evaluation = evaluate(rows, ["mrr", "dcg(list_weight=one)"], weight="weight")
+    summary = evaluation.summary()
+    weights = evaluation.table["mrr_weight"].to_numpy()
+    weights = np.where(np.isnan(weights), np.nanmean(weights), weights)
+    expected = weights.sum() ** 2 / np.sum(weights**2)
+    assert summary["effective_lists"] == pytest.approx([expected, 20.0])
+    assert summary["lists"] == [20, 20]
