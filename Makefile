@@ -1,6 +1,6 @@
-# `make demo` trains a ranker and plots what it learned, in about a minute. `make test` runs the
-# quick tests on the four backends, in about eight minutes on two cores, `make test-all` all of
-# them. Each creates its environment: that of the tests has four gigabytes.
+# `make demo` trains a ranker and plots its results, in about a minute. `make test` runs the
+# quick tests on the four backends, in about eight minutes on two cores, and `make test-all` runs
+# all tests. Each command creates its environment. The environment of the tests has four gigabytes.
 
 PYTHON ?= python3
 ALL = jax numpy tensorflow torch
@@ -14,14 +14,14 @@ TRACKERS = .venv/trackers
 FOR_TPU = .venv/for-tpu
 FOR_GPU = .venv/for-gpu
 
-# Packages are compiled when they are first imported, not when they are installed. Without
-# bytecode, each of the many processes here would compile Keras again, for seven seconds.
+# Packages are compiled at their first import, not at their installation. If bytecode were not
+# written, each process would compile Keras again, which takes seven seconds.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
-# Where the tests of a backend are: what no backend changes runs on NumPy alone.
+# Folders of the tests of a backend. Tests that do not depend on the backend run on NumPy only.
 tests_on = $(if $(filter numpy,$1),tests,tests/contract tests/keras) keras_rank
-# Tests that also run where no backend replaces functions of the reference.
+# Tests that also run on the reference implementation, without the modules of the backends.
 REFERENCE = $(addprefix tests/contract/,test_reference_backend.py \
 	test_properties.py::test_function_equals_the_oracle \
 	test_properties.py::test_class_equals_the_weighted_mean_of_the_oracle \
@@ -30,9 +30,9 @@ REFERENCE = $(addprefix tests/contract/,test_reference_backend.py \
 	"test_special_scores.py::test_special_scores_count_as_plain_scores[5000-all-0.01-True]" \
 	test_compiled.py::test_functions_compile test_compiled.py::test_one_trace_per_shape)
 
-# The backends that XLA compiles for.
+# Backends that compile with XLA.
 COMPILED = jax tensorflow
-# Without its optimizer, XLA compiles in half the time, with the same numbers.
+# XLA compiles in half the time without its optimizer. Results are equal.
 UNOPTIMIZED = XLA_FLAGS="--xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 
@@ -43,15 +43,15 @@ UNOPTIMIZED = XLA_FLAGS="--xla_backend_optimization_level=0 \
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
 
-# For daily work.
+# Checks for daily work.
 check: lint quick-numpy
 
-# Two processes at a time, in an order in which both end together. The linters import
-# nothing while the first tests compile packages, which two would both do.
+# Two processes run at a time, in an order in which both end together. The linters start with the
+# first tests: they import no packages, so only one process compiles packages.
 test: $(DEVELOPMENT)/installed
 	$(MAKE) --jobs=2 --output-sync=target lint $(BACKEND:%=quick-%)
 
-# What `make test` leaves out.
+# Tests that `make test` omits.
 test-rest: $(DEVELOPMENT)/installed
 	$(MAKE) --jobs=2 --output-sync=target $(BACKEND:%=rest-%) \
 		$(addprefix optimized-,$(filter $(COMPILED),$(BACKEND))) \
@@ -66,7 +66,7 @@ lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff format --check .
 	$(DEVELOPMENT)/bin/mypy
 
-# One process for each backend: Keras reads it once, when it is imported.
+# Each backend needs a process of its own: Keras reads the backend once, at import.
 TEST = $(DEVELOPMENT)/bin/pytest
 $(ALL:%=quick-%): quick-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(UNOPTIMIZED) $(TEST) --part quick $(call tests_on,$*)
@@ -79,12 +79,12 @@ $(ALL:%=rest-%): rest-%: $(DEVELOPMENT)/installed
 $(COMPILED:%=optimized-%): optimized-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(TEST) -m optimized $(call tests_on,$*)
 
-# In keras.ops alone, as a backend would start that has no module of its own.
+# Tests of the reference in `keras.ops`, which a backend without a module would use.
 $(ALL:%=reference-%): reference-%: $(DEVELOPMENT)/installed
 	REFERENCE=1 KERAS_BACKEND=$* $(UNOPTIMIZED) $(TEST) \
 		--hypothesis-profile=quick -k "not XLA" $(REFERENCE)
 
-# A current pip takes two thirds of the time of that of an older Python.
+# A current pip takes two thirds of the time of the pip of an older Python.
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
 	$(DEVELOPMENT)/bin/$(INSTALL) --upgrade pip
@@ -92,7 +92,7 @@ $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 		--editable ".[dev,docs]"
 	touch $@
 
-# The oldest versions that pyproject.toml allows.
+# Tests the oldest versions that pyproject.toml allows.
 test-oldest: $(OLDEST)/installed
 	$(foreach backend,$(BACKEND),KERAS_BACKEND=$(backend) \
 		$(OLDEST)/bin/pytest $(call tests_on,$(backend)) && ) true
@@ -103,21 +103,21 @@ $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 		--editable ".[dev]"
 	touch $@
 
-# Pre-releases, in a new environment each time. It may fail, so it is no check of a change.
+# Tests pre-releases, in a new environment each time. It may fail, so it does not check changes.
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
 	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[dev]"
 	$(foreach backend,$(BACKEND),KERAS_BACKEND=$(backend) \
 		$(NIGHTLY)/bin/pytest $(call tests_on,$(backend));)
 
-# Plants 100 small faults in what computes, one at a time, and prints those that the quick
-# tests don't notice: `make mutants FAULTS="--seed 7 --only keras_rank/ranking"`. With
-# `--part all`, all tests are asked.
+# Plants 100 small faults in code that computes, one at a time, and prints the faults that the
+# quick tests don't notice: `make mutants FAULTS="--seed 7 --only keras_rank/ranking"`. The option
+# `--part all` runs all tests.
 mutants: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/python tests/support/mutants.py --reference $(REFERENCE) \
 		--elsewhere $(filter-out numpy,$(ALL)) $(FAULTS)
 
-# Trackers and tuners, which have too many dependencies for the other tests.
+# Tests of trackers and tuners, which have too many dependencies for the other environments.
 test-trackers: $(TRACKERS)/installed
 	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/keras/test_experiment_trackers.py
 
@@ -129,8 +129,8 @@ $(TRACKERS)/installed: pyproject.toml constraints.txt
 		--editable ".[dev,trackers]"
 	touch $@
 
-# The compilers' estimates for a TPU and a GPU, within budgets. Takes about 20 minutes, and
-# needs neither device.
+# Compares the compilers' estimates for a TPU and a GPU with budgets. Takes about 20 minutes.
+# Neither device need be present.
 test-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
 	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/project/test_compiler_estimates.py
 	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/project/test_compiler_estimates.py
@@ -141,7 +141,7 @@ $(FOR_TPU)/installed: pyproject.toml constraints.txt
 		--editable . "jax[tpu]" hypothesis keras-rs pytest
 	touch $@
 
-# CUDA's libraries are not needed, only the assembler that comes with its compiler.
+# The libraries of CUDA are not needed. The package of its compiler has the assembler.
 $(FOR_GPU)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(FOR_GPU)
 	$(FOR_GPU)/bin/$(INSTALL) --constraint constraints.txt --editable . \
@@ -155,7 +155,7 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 		--editable ".[jax,examples]"
 	touch $@
 
-# The site, in build/site/index.html. Every warning is an error.
+# Builds the site, in build/site/index.html. Every warning is an error.
 docs: $(DOCS)/installed
 	KERAS_BACKEND=numpy NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
@@ -164,11 +164,11 @@ $(DOCS)/installed: pyproject.toml constraints.txt
 	$(DOCS)/bin/$(INSTALL) --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
-# The pictures of the pages, by the libraries that they compare.
+# Draws the pictures of the pages with the libraries that the pictures compare.
 pictures: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/python docs/pictures.py
 
-# The wheel and the source archive, in dist, each tested in an empty environment.
+# Builds the wheel and the source archive in dist, and tests each in an empty environment.
 package: $(DEVELOPMENT)/installed
 	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
@@ -188,7 +188,7 @@ bench: $(DEVELOPMENT)/installed
 		--memory-limit 2GB --output benchmarks/results/tables.json
 	$(DEVELOPMENT)/bin/python benchmarks/figures.py
 
-# The compilers' estimates for all metrics, and for keras-rs. Takes about an hour.
+# Writes the compilers' estimates for all metrics, and for keras-rs. Takes about an hour.
 bench-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
 	$(FOR_TPU)/bin/python benchmarks/estimates.py tpu --output outputs/bench/tpu.jsonl
 	$(FOR_GPU)/bin/python benchmarks/estimates.py gpu --output outputs/bench/gpu.jsonl

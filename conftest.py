@@ -1,6 +1,6 @@
 """The configuration of pytest. `KERAS_BACKEND` selects the backend, NumPy by default.
 
-Where the tests are:
+The folders of the tests:
 
 - `tests/contract`: metrics, functions, catalogs and utilities, on every backend. One
   file tests one behavior: `test_properties.py` every metric against the oracle,
@@ -12,7 +12,7 @@ Where the tests are:
   libraries.
 - `tests/support`: modules that tests import; `tests/support/README.md` lists them.
 
-`--part` selects how many of the tests run: see `pytest_addoption`.
+`--part` selects a part of the tests: see `pytest_addoption`.
 """
 
 import functools
@@ -104,7 +104,7 @@ def rng() -> np.random.Generator:
 
 
 MARKERS = {
-    "trains": "needs `fit`, which Keras does not have on NumPy",
+    "trains": "needs `fit`, which Keras does not support on NumPy",
     "slow": "starts processes, uses other libraries or runs a long search",
     "programs": "compiles whole programs on JAX",
     "compiles_long": "takes seconds to compile on JAX and TensorFlow",
@@ -167,8 +167,8 @@ def pytest_unconfigure():
     gc.unfreeze()
 
 
-# Warnings about the values of a first batch. Most drawn batches of the property tests
-# raise them.
+# Warnings about the values of a first batch, which most batches of the property tests
+# cause.
 ODD_VALUES = "ignore:`y_pred` has .* NaN|All items are relevant|.* embeddings with NaN"
 
 

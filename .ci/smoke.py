@@ -1,4 +1,4 @@
-"""Uses the installed package in all three ways: as a metric, a function, in a model."""
+"""Program that uses the installed package: a metric, a function and a model."""
 
 import importlib.metadata
 import pathlib

@@ -1,14 +1,14 @@
-"""Draws the measured times against sizes."""
+"""Charts of the measured times, by size."""
 
 import math
 
 import matplotlib.pyplot as plt
 from matplotlib.ticker import StrMethodFormatter
 
-# Of keras-rs on every backend, and of those that are on one or two.
+# Colors of the other libraries: keras-rs, which runs on all backends, is always first.
 COLORS = ("#d55e00", "#0072b2", "#009e73")
 
-# A page is about 800 pixels wide, which makes 17 pixels of 12 points.
+# A page is about 800 pixels wide. A font of 12 points has 17 pixels then.
 STYLE = {
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -18,8 +18,8 @@ STYLE = {
 }
 
 
-def per_list(backends):
-    """The time per list against its size, for keras_rank and each peer."""
+def draw_times_per_list(backends):
+    """Draws the time per list by its size, for keras_rank and each other library."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             math.ceil(len(backends) / 2),
@@ -31,7 +31,7 @@ def per_list(backends):
             layout="constrained",
         )
         for axis, backend in zip(axes.flat, backends, strict=False):
-            _lines_of(axis, backend)
+            _draw_lines(axis, backend)
         figure.supxlabel("items per list")
         figure.supylabel("milliseconds per list")
         machine = f"{backends[0]['cores']} cores, {backends[0]['date']}"
@@ -39,14 +39,14 @@ def per_list(backends):
     return figure
 
 
-def _lines_of(axis, backend):
-    """The lines of one backend, ours above the others."""
-    times = {name.split(" x ")[1]: each for name, each in backend["per_list"].items()}
-    ours, *others = dict.fromkeys(n for of_size in times.values() for n in of_size)
+def _draw_lines(axis, backend):
+    """Draws the lines of one backend, with the line of keras_rank on top."""
+    times = {shape.split(" x ")[1]: row for shape, row in backend["per_list"].items()}
+    ours, *others = dict.fromkeys(name for row in times.values() for name in row)
     styles = {ours: {"color": "black", "linewidth": 3, "zorder": 3}}
-    styles |= {n: {"color": c} for n, c in zip(others, COLORS, strict=False)}
+    styles |= {x: {"color": c} for x, c in zip(others, COLORS, strict=False)}
     for name, style in styles.items():
-        points = [(int(i), t[name]) for i, t in times.items() if name in t]
+        points = [(int(i), row[name]) for i, row in times.items() if name in row]
         axis.plot(*zip(*points, strict=True), marker="o", label=name, **style)
     axis.set(xscale="log", yscale="log", title=backend["title"])
     axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
@@ -56,11 +56,11 @@ def _lines_of(axis, backend):
     axis.legend(loc="upper left", frameon=False, borderaxespad=0)
 
 
-def sizes(found):
-    """The time of three metrics against the number of candidates."""
+def draw_times_by_size(report):
+    """Draws the time of three metrics by the number of candidates."""
     with plt.rc_context({**STYLE, "savefig.dpi": 120}):
         figure, axis = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-        for i, (label, times) in enumerate(found["seconds"].items()):
+        for i, (label, times) in enumerate(report["seconds"].items()):
             axis.plot(
                 [int(size) for size in times],
                 list(times.values()),
@@ -73,5 +73,5 @@ def sizes(found):
         axis.set(ylabel="seconds, 512 queries")
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
-        axis.set_title(f"NDCG@10, recall@100 and MRR, {found['backend']}")
+        axis.set_title(f"NDCG@10, recall@100 and MRR, {report['backend']}")
     return figure

@@ -1,4 +1,4 @@
-"""Counts the operations of one update: exact, and the same on every machine."""
+"""Counts of the operations of one update, which are equal on all machines."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ class Counts(NamedTuple):
     """The counts of one update.
 
     Attributes:
-        operations: those that torch dispatches; the equations of JAX, and the nodes of
-            TensorFlow's graph, those of branches and loops included.
-        waits: how often the host may wait for a value: reads on torch, conditionals in
-            a graph.
-        constants: tensors that torch creates from host numbers, and copies of tensors
-            that no operation of the update has computed.
+        operations: the number of operations that torch dispatches, of equations of JAX,
+            or of nodes of TensorFlow's graph. Branches and loops are included.
+        waits: the number of times that the host may wait for a value: reads of values
+            on torch, conditionals in a graph.
+        constants: the number of tensors that torch creates from host numbers, and of
+            copies of tensors that no operation of the update has computed.
     """
 
     operations: int
@@ -22,13 +22,13 @@ class Counts(NamedTuple):
     constants: int = 0
 
 
-def counts_of(metric, *batch):
-    """Returns the counts of one update after the first, or `None` on NumPy."""
+def count_operations(metric, *batch):
+    """Returns the counts of an update after the first one, or `None` on NumPy."""
     count = _BY_BACKEND.get(keras.backend.backend())
     return None if count is None else count(metric, batch)
 
 
-def _on_torch(metric, batch):
+def _count_on_torch(metric, batch):
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.weak import WeakIdKeyDictionary
@@ -37,7 +37,8 @@ def _on_torch(metric, batch):
         def __init__(self):
             super().__init__()
             self.operations = self.reads = self.constants = 0
-            # Not kept alive, as torch makes a further view of a constant that is.
+            # Weak references: torch may make a further view of a constant that a
+            # reference keeps alive.
             self.computed = WeakIdKeyDictionary()
 
         def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
@@ -52,28 +53,28 @@ def _on_torch(metric, batch):
                     self.computed[output] = True
             return result
 
-    # The first update creates what later ones reuse.
+    # Run an update that is not counted: it creates tensors that later updates reuse.
     metric.update_state(*batch)
-    with Counting() as counting:
-        # Nor is the state a constant.
-        counting.computed.update(
+    with Counting() as counter:
+        # Copies of the state are not constants.
+        counter.computed.update(
             {x.value: True for x in getattr(metric, "variables", ())}
         )
         metric.update_state(*batch)
-    return Counts(counting.operations, counting.reads, counting.constants)
+    return Counts(counter.operations, counter.reads, counter.constants)
 
 
-def kinds_in_graph(metric, *batch):
-    """Returns the kinds of the operations of a compiled update, JAX or TensorFlow."""
+def get_operation_kinds(metric, *batch):
+    """Returns the kinds of operations in an update compiled by JAX or TensorFlow."""
     if keras.backend.backend() == "jax":
-        return _equations(metric, batch)
-    return _nodes(metric, batch)
+        return _get_jax_primitives(metric, batch)
+    return _get_tensorflow_nodes(metric, batch)
 
 
-def _equations(metric, batch):
+def _get_jax_primitives(metric, batch):
     import jax
 
-    def primitives(jaxpr):
+    def iterate_primitives(jaxpr):
         for equation in jaxpr.eqns:
             yield equation.primitive.name
             for parameter in jax.tree.leaves(
@@ -81,36 +82,48 @@ def _equations(metric, batch):
             ):
                 inner = getattr(parameter, "jaxpr", parameter)
                 if hasattr(inner, "eqns"):
-                    yield from primitives(inner)
+                    yield from iterate_primitives(inner)
 
     variables = [variable.value for variable in metric.variables]
     traced = jax.make_jaxpr(metric.stateless_update_state)(variables, *batch)
-    return list(primitives(traced.jaxpr))
+    return list(iterate_primitives(traced.jaxpr))
 
 
-def _nodes(metric, batch):
+def _get_tensorflow_nodes(metric, batch):
     import tensorflow as tf
 
     traced = tf.function(lambda *batch: metric.update_state(*batch), autograph=False)
     graph = traced.get_concrete_function(*batch).graph.as_graph_def()
-    nodes = [graph.node, *(function.node_def for function in graph.library.function)]
-    # An identity stands for each result of a function, until TensorFlow removes it.
-    return [node.op for some in nodes for node in some if node.op != "Identity"]
+    node_lists = [
+        graph.node,
+        *(function.node_def for function in graph.library.function),
+    ]
+    # Functions have an identity for each result, which TensorFlow removes later.
+    return [
+        node.op
+        for node_list in node_lists
+        for node in node_list
+        if node.op != "Identity"
+    ]
 
 
-def _in_graph(metric, batch):
-    kinds = kinds_in_graph(metric, *batch)
+def _count_in_graph(metric, batch):
+    kinds = get_operation_kinds(metric, *batch)
     return Counts(len(kinds), sum(map(is_branch, kinds)))
 
 
 def is_branch(kind):
-    """Whether an operation is a conditional."""
+    """Returns whether an operation is a conditional."""
     return kind == "cond" or kind.endswith(("If", "Case"))
 
 
 def is_loop(kind):
-    """Whether an operation is a loop."""
+    """Returns whether an operation is a loop."""
     return kind in ("while", "scan") or kind.endswith("While")
 
 
-_BY_BACKEND = {"torch": _on_torch, "jax": _in_graph, "tensorflow": _in_graph}
+_BY_BACKEND = {
+    "torch": _count_on_torch,
+    "jax": _count_in_graph,
+    "tensorflow": _count_in_graph,
+}

@@ -1,9 +1,9 @@
-"""Compilers' estimates of updates on a TPU and a GPU, on a machine with neither.
+"""Compilers' estimates of updates on a TPU and a GPU, on a machine without them.
 
-JAX can compile for a device that is not there. For each program, this prints the
-kernels, the bytes that they move, and the estimated cost: for a TPU v6e, the cycles of
+JAX can compile for a device that is not present. The program prints the kernels of each
+update, the bytes that they move, and the estimated cost: for a TPU v6e, the cycles of
 libtpu's static profile (scheduled work including transfers); for an H100, the
-microseconds that XLA estimates for fusions (not for sorts). These are not times.
+microseconds that XLA estimates for fusions (not for sorts). Costs are not times.
 
     python benchmarks/estimates.py tpu      # with jax[tpu]
     python benchmarks/estimates.py gpu      # with JAX's CUDA plugin, and its assembler
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-# As a driver describes an H100 SXM.
+# Properties of an H100 SXM, as its driver reports them.
 H100 = """
 gpu_device_info {
   threads_per_block_limit: 1024
@@ -53,7 +53,7 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 SHAPES = ["1024x100", "256x1000"]
 SIX = ["ndcg@5", "ndcg@10", "map@10", "mrr", "recall@10", "hit_rate@10"]
 FLOOR = "sum of labels times scores"
-# The metrics of keras-rs, by those of the same name and arguments here.
+# Metrics of keras-rs that have an equal name and equal arguments in keras_rank.
 PEERS = [
     "NDCG(k=10)",
     "NDCG()",
@@ -81,7 +81,7 @@ OURS = [
     "HitRate(k=10, sparse_labels=True)",
     "NDCG(k=10, sparse_labels=True)",
 ]
-# The bytes of a number, if not four.
+# Sizes of numbers in bytes. Other dtypes have four bytes.
 _BYTES = {
     "pred": 1,
     "s8": 1,
@@ -92,9 +92,16 @@ _BYTES = {
     "u64": 8,
     "f64": 8,
 }
-# Operations that run nothing.
-FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "after-all"}
-FREE |= {"copy-done", "slice-done", "async-done", "partition-id"}
+# Opcodes of instructions that do no work.
+FREE_OPCODES = {
+    "parameter",
+    "get-tuple-element",
+    "tuple",
+    "bitcast",
+    "constant",
+    "after-all",
+}
+FREE_OPCODES |= {"copy-done", "slice-done", "async-done", "partition-id"}
 
 
 @dataclasses.dataclass
@@ -102,15 +109,15 @@ class Program:
     """A compiler's estimate of a program.
 
     Attributes:
-        name: the call that makes the metric.
+        name: the call that creates the metric.
         library: the name of the library.
-        shape: lists and items.
-        cost: cycles, or microseconds.
+        shape: the numbers of lists and of items.
+        cost: the cycles, or the microseconds.
         kernels: the number of launches, by kind.
-        bytes: the number of bytes that these read and write.
+        bytes: the number of bytes that the kernels read and write.
         gathered: the largest number of entries of a gather.
         scatters: the number of scatters.
-        lines: the lines of the library that cost most, and their costs.
+        lines: the lines of the library with the highest costs, and these costs.
     """
 
     name: str
@@ -138,37 +145,37 @@ class TPU:
             TPU_WORKER_ID="0",
             TPU_STDERR_LOG_LEVEL="3",
             TPU_MIN_LOG_LEVEL="3",
-            # Otherwise its lock file allows only one process at a time.
+            # The lock file of libtpu would allow only one process at a time.
             ALLOW_MULTIPLE_LIBTPU_LOAD="1",
             LIBTPU_INIT_ARGS=f"--xla_jf_dump_static_llo_profile_to={self.profile}",
         )
         self.profile.mkdir()
 
-    def device(self):
+    def get_device(self):
         from jax.experimental import topologies
 
         return topologies.get_topology_desc(
             platform="tpu", topology_name="v6e:2x2"
         ).devices[0]
 
-    def costs(self, instructions):
-        """The cycles of each instruction by its name."""
+    def get_costs(self, instructions):
+        """Returns the cycles of each instruction, by name."""
         costs = {}
         for path in self.profile.iterdir():
             text = path.read_text()
             name = re.search(r'hlo_op_name: "(.*?)"', text)[1]
             cycles = re.search(r"estimated_cycles: (\d+)", text) or ["", "0"]
-            alike = re.search(r"num_equivalent_hlos: (\d+)", text) or ["", "1"]
-            costs[name] = int(cycles[1]) * int(alike[1])
+            num_equivalent = re.search(r"num_equivalent_hlos: (\d+)", text) or ["", "1"]
+            costs[name] = int(cycles[1]) * int(num_equivalent[1])
         return costs
 
-    def kernels(self, instructions, bodies):
-        kinds = (_kind(instruction, bodies) for instruction in instructions)
+    def count_kernels(self, instructions, bodies):
+        kinds = (_get_kind(instruction, bodies) for instruction in instructions)
         return collections.Counter(kinds)
 
 
 class GPU:
-    """An H100 as its driver would describe it."""
+    """An H100, as described by its driver."""
 
     unit = "µs"
 
@@ -181,35 +188,36 @@ class GPU:
             f"--xla_dump_to={self.dump} --xla_dump_hlo_module_re=.*",
         )
 
-    def device(self):
+    def get_device(self):
         from jax._src import xla_bridge
         from jax.experimental import topologies
 
-        # JAX looks for an available platform by name. This one has that name too.
-        given = xla_bridge.canonicalize_platform
+        # JAX resolves the name of a platform among the available platforms, which have
+        # no GPU here. The replacement resolves both names of a GPU.
+        canonicalize_platform = xla_bridge.canonicalize_platform
         xla_bridge.canonicalize_platform = lambda name: (
-            "cuda" if name in ("gpu", "cuda") else given(name)
+            "cuda" if name in ("gpu", "cuda") else canonicalize_platform(name)
         )
         return topologies.get_topology_desc(
             platform="cuda", target_config=H100, topology="1x1x1"
         ).devices[0]
 
-    def costs(self, instructions):
-        """The microseconds of each fusion by its name."""
+    def get_costs(self, instructions):
+        """Returns the microseconds of each fusion, by name."""
         costs = {}
         for instruction in instructions:
-            found = re.search(r'"exec_time_us":([\d.e\-]+)', instruction.line)
-            costs[instruction.name] = float(found[1]) if found else 0.0
+            microseconds = re.search(r'"exec_time_us":([\d.e\-]+)', instruction.line)
+            costs[instruction.name] = float(microseconds[1]) if microseconds else 0.0
         return costs
 
-    def kernels(self, instructions, bodies):
-        """The launches, as a sequence of thunks, inside a CUDA graph or not."""
+    def count_kernels(self, instructions, bodies):
+        """Counts the launches by kind, from a dump of the sequence of thunks."""
         kernels = collections.Counter()
-        # The module of the update is the last one that was compiled. A few kernels make
-        # no graph, and are not listed anew.
-        lists = list(self.dump.glob("*thunk_sequence_after_thunk_passes*"))
-        lists = lists or self.dump.glob("*thunk_sequence*")
-        path = max(lists, key=lambda path: path.stat().st_mtime)
+        # The update is compiled last, so its dump is the newest one. A program of few
+        # kernels has no CUDA graph, and no dump after the passes.
+        dumps = list(self.dump.glob("*thunk_sequence_after_thunk_passes*"))
+        dumps = dumps or self.dump.glob("*thunk_sequence*")
+        path = max(dumps, key=lambda path: path.stat().st_mtime)
         for line in path.read_text().splitlines():
             thunk = re.match(r" *\d+: k(\w+) +\[.*?\] ?(\S*)", line)
             if thunk and thunk[1] != "CommandBuffer":
@@ -234,22 +242,22 @@ class Instruction:
 
     @property
     def size(self):
-        """The bytes of its result."""
+        """The size of the result in bytes."""
         return sum(
             math.prod(map(int, filter(None, sizes.split(",")))) * _BYTES.get(dtype, 4)
             for dtype, sizes in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", self.shape)
         )
 
     @property
-    def touches(self):
-        """The names of its result and operands."""
+    def buffer_names(self):
+        """The names of the result and the operands."""
         arguments = self.line.partition(f" {self.opcode}(")[2].partition(")")[0]
         return [self.name, *re.findall(r"%([\w.\-]+)", arguments)]
 
 
-def instructions_of(text):
-    """Returns all instructions of a module, and its entry computation."""
-    found, computation, entry = [], None, None
+def parse_instructions(text):
+    """Returns all instructions of a module, and the name of its entry computation."""
+    instructions, computation, entry = [], None, None
     for line in text.splitlines():
         if head := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{", line):
             computation = head[2]
@@ -257,32 +265,37 @@ def instructions_of(text):
         else:
             pattern = r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\("
             if instruction := re.match(pattern, line):
-                found.append(Instruction(computation, *instruction.groups(), line))
-    return found, entry
+                instructions.append(
+                    Instruction(computation, *instruction.groups(), line)
+                )
+    return instructions, entry
 
 
-def times_run(instructions, entry):
-    """How often each computation runs, except fusions: loops by their trip counts."""
-    within = collections.defaultdict(list)
+def count_runs(instructions, entry):
+    """Counts the runs of each computation, with the trip counts of loops.
+
+    Fusions have no entry: they count as instructions.
+    """
+    by_computation = collections.defaultdict(list)
     for instruction in instructions:
-        within[instruction.computation].append(instruction)
+        by_computation[instruction.computation].append(instruction)
     times, stack = collections.Counter({entry: 1}), [entry]
     while stack:
         computation = stack.pop()
-        for instruction in within[computation]:
+        for instruction in by_computation[computation]:
             trips, line = 1, instruction.line
             if instruction.opcode == "while":
-                known = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
-                trips = int(known[1]) if known else 1
+                trip_count = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)
+                trips = int(trip_count[1]) if trip_count else 1
             elif instruction.opcode not in ("conditional", "call"):
                 continue
-            for called in re.findall(r"(?:body|condition|to_apply)=%([\w.\-]+)", line):
-                times[called] += trips * times[computation]
-                stack.append(called)
+            for callee in re.findall(r"(?:body|condition|to_apply)=%([\w.\-]+)", line):
+                times[callee] += trips * times[computation]
+                stack.append(callee)
     return times
 
 
-def _kind(instruction, bodies):
+def _get_kind(instruction, bodies):
     if instruction.opcode == "fusion":
         body = bodies[re.search(r"calls=%([\w.\-]+)", instruction.line)[1]]
         kinds = [kind for kind in ("TopK", "gather", "scatter") if kind in body]
@@ -291,95 +304,104 @@ def _kind(instruction, bodies):
     return "copy" if is_copy else instruction.opcode
 
 
-def source_lines(text):
-    """The innermost line of a library for each stack frame, by its number."""
+def find_source_lines(text):
+    """Returns the innermost lines of a library for each stack frame, by its number."""
 
-    def table(title):
+    def parse_table(title):
         rows = re.search(rf"^{title}\n((?:\d+ .*\n)+)", text, re.M)
         return dict(row.split(" ", 1) for row in rows[1].splitlines()) if rows else {}
 
-    files, locations = table("FileNames"), table("FileLocations")
-    frames = table("StackFrames")
+    files, locations = parse_table("FileNames"), parse_table("FileLocations")
+    frames = parse_table("StackFrames")
 
-    def number(name, row):
-        found = re.search(rf"{name}=(\d+)", row)
-        return found[1] if found else "0"
+    def parse_number(name, row):
+        match = re.search(rf"{name}=(\d+)", row)
+        return match[1] if match else "0"
 
     lines = {}
     for key in frames:
-        chain, at = [], key
-        while at in frames and len(chain) < 3:
-            location = locations.get(number("file_location_id", frames[at]), "")
-            path = files.get(number("file_name_id", location), "").strip('"')
+        chain, frame = [], key
+        while frame in frames and len(chain) < 3:
+            location = locations.get(
+                parse_number("file_location_id", frames[frame]), ""
+            )
+            path = files.get(parse_number("file_name_id", location), "").strip('"')
             if inside := re.search(r"keras_r(?:ank|s)/(.*)", path):
-                chain.append(f"{inside[1]}:{number(' line', location)}")
-            at = str(int(number("parent_frame_id", frames[at])) - 1)
+                chain.append(f"{inside[1]}:{parse_number(' line', location)}")
+            frame = str(int(parse_number("parent_frame_id", frames[frame])) - 1)
         lines[key] = " < ".join(chain)
     return lines
 
 
-def program_of(target, kind, library, name, shape):
-    """Compiles one update, and returns the compiler's estimate."""
+def compile_program(target, kind, library, name, shape):
+    """Compiles one update, and returns the estimate of the compiler."""
     import jax
 
-    sharding = jax.sharding.SingleDeviceSharding(target.device())
+    sharding = jax.sharding.SingleDeviceSharding(target.get_device())
 
-    def struct(shape, dtype="float32"):
+    def make_struct(shape, dtype="float32"):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     from keras_rank.backends import backend
 
-    # As if this were the device of JAX.
+    # Pretend that JAX runs on the target, so that the package compiles for it.
     backend.on_accelerator = lambda: True
     jax.default_backend = lambda: kind
     lists, items = map(int, shape.split("x"))
-    batch = [struct((lists, items)), struct((lists, items))]
+    batch = [make_struct((lists, items)), make_struct((lists, items))]
     if name == FLOOR:
         lowered = jax.jit(lambda y, p: (y * p).sum()).lower(*batch)
     else:
         if "sparse_labels" in name:
-            batch[0] = struct((lists,), "int32")
+            batch[0] = make_struct((lists,), "int32")
         metrics = __import__(library).metrics
         metric = eval(f"metrics.{name}", {"metrics": metrics})
-        variables = [struct(tuple(v.shape), str(v.dtype)) for v in metric.variables]
+        variables = [
+            make_struct(tuple(v.shape), str(v.dtype)) for v in metric.variables
+        ]
         lowered = jax.jit(metric.stateless_update_state).lower(variables, *batch)
     compiled = lowered.compile()
     text, graph = compiled.as_text(), lowered.as_text()
-    all_instructions, entry = instructions_of(text)
-    times = times_run(all_instructions, entry)
+    all_instructions, entry = parse_instructions(text)
+    times = count_runs(all_instructions, entry)
     bodies = collections.defaultdict(str)
     for instruction in all_instructions:
         bodies[instruction.computation] += f"{instruction.line}\n"
-    run = [
+    instructions = [
         instruction
         for instruction in all_instructions
-        if times[instruction.computation] and instruction.opcode not in FREE
+        if times[instruction.computation] and instruction.opcode not in FREE_OPCODES
     ]
     sizes = {instruction.name: instruction.size for instruction in all_instructions}
-    costs, lines = target.costs(run), collections.Counter()
-    at = source_lines(text)
-    for instruction in run:
+    costs, lines = target.get_costs(instructions), collections.Counter()
+    lines_by_frame = find_source_lines(text)
+    for instruction in instructions:
         cost = costs.get(instruction.name, 0) * times[instruction.computation]
         frame = re.search(r"stack_frame_id=(\d+)", instruction.line)
-        lines[at.get(frame[1] if frame else "", "")] += cost
+        lines[lines_by_frame.get(frame[1] if frame else "", "")] += cost
     gathers = re.findall(r'"stablehlo.gather".* -> tensor<([\dx]+)x[a-z]\w*>', graph)
     return Program(
         name,
         library,
         shape,
         sum(lines.values()),
-        dict(target.kernels(run, bodies)),
-        sum(sizes[name] for instruction in run for name in instruction.touches),
+        dict(target.count_kernels(instructions, bodies)),
+        sum(
+            sizes[name]
+            for instruction in instructions
+            for name in instruction.buffer_names
+        ),
         max((math.prod(map(int, shape.split("x"))) for shape in gathers), default=0),
         graph.count('"stablehlo.scatter"'),
         [(cost, line) for line, cost in lines.most_common(3)],
     )
 
 
-def programs(kind, names, shapes, libraries=("keras_rank", "keras_rs")):
-    """Compiles updates one after the other, each in its own process.
+def compile_programs(kind, names, shapes, libraries=("keras_rank", "keras_rs")):
+    """Compiles updates in turn, and yields the estimates.
 
-    Compilers don't free their memory, about a gigabyte per program.
+    Each update has its own process, because compilers don't free their memory, which is
+    about a gigabyte per program.
     """
     for shape in shapes:
         for name in names:
@@ -387,12 +409,12 @@ def programs(kind, names, shapes, libraries=("keras_rank", "keras_rs")):
                 if library == "keras_rs" and name not in PEERS:
                     continue
                 command = [sys.executable, __file__, kind, "--program", library, name]
-                done = subprocess.run(
+                process = subprocess.run(
                     [*command, "--shapes", shape], capture_output=True, text=True
                 )
-                if done.returncode:
-                    raise RuntimeError(f"{library} {name} {shape}: {done.stderr}")
-                yield Program(**json.loads(done.stdout.splitlines()[-1]))
+                if process.returncode:
+                    raise RuntimeError(f"{library} {name} {shape}: {process.stderr}")
+                yield Program(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def _compile_one(kind, library, name, shape):
@@ -401,9 +423,9 @@ def _compile_one(kind, library, name, shape):
     )
     with tempfile.TemporaryDirectory() as folder:
         target = TARGETS[kind](pathlib.Path(folder))
-        program = program_of(target, kind, library, name, shape)
+        program = compile_program(target, kind, library, name, shape)
         print(json.dumps(dataclasses.asdict(program)), flush=True)
-    # Threads of libtpu may never end.
+    # Skip the end of the interpreter, which would wait for threads of libtpu.
     os._exit(0)
 
 
@@ -424,7 +446,7 @@ def main():
         if arguments.output:
             arguments.output.parent.mkdir(parents=True, exist_ok=True)
             output = stack.enter_context(arguments.output.open("w"))
-        for program in programs(arguments.target, names, arguments.shapes):
+        for program in compile_programs(arguments.target, names, arguments.shapes):
             if output:
                 print(json.dumps(dataclasses.asdict(program)), file=output, flush=True)
             kernels = ", ".join(f"{n} {kind}" for kind, n in program.kernels.items())

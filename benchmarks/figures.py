@@ -1,9 +1,10 @@
-"""Writes the measured figures and charts into the pages.
+"""Program that writes the measured figures and charts into the pages.
 
     python benchmarks/figures.py
 
-A page marks the place: between `<!-- figures: NAME -->` and `<!-- end of figures -->`
-goes what the function NAME returns for `benchmarks/results`, which `make bench` writes.
+The text of a page between `<!-- figures: NAME -->` and `<!-- end of figures -->` is
+replaced by the result of the function NAME, which formats the measurements that `make
+bench` has written to `benchmarks/results`.
 """
 
 import hashlib
@@ -30,93 +31,102 @@ PAGES = [
     "docs/accelerators.md",
     "docs/catalogues.md",
 ]
-CHARTS = {"docs/speed.png": charts.per_list, "docs/catalogues.png": charts.sizes}
+CHARTS = {
+    "docs/speed.png": charts.draw_times_per_list,
+    "docs/catalogues.png": charts.draw_times_by_size,
+}
 END = "<!-- end of figures -->"
 BLOCK = re.compile(
     rf"^<!-- figures: (?P<name>\w+) -->\n.*?^{END}$", re.DOTALL | re.MULTILINE
 )
 
 
-def results():
-    """Returns the measurements by file name, those of the backends first."""
+def read_results():
+    """Reads the measurements by file name. The backends precede the other files."""
     names = [*TITLES, "calls", "tables", "catalogue_sizes"]
     return {name: json.loads((RESULTS / f"{name}.json").read_text()) for name in names}
 
 
-def rendered(page, found):
-    """Returns a page with its figures filled in."""
+def render(page, results):
+    """Returns the text of a page with its figures replaced."""
 
-    def block(match):
+    def fill_block(match):
         start = f"<!-- figures: {match['name']} -->"
-        return f"{start}\n\n{BLOCKS[match['name']](found)}\n\n{END}"
+        return f"{start}\n\n{BLOCKS[match['name']](results)}\n\n{END}"
 
-    return BLOCK.sub(block, page)
-
-
-def digest(found):
-    """Returns a hash of a chart's figures: an image with another one is stale."""
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    return BLOCK.sub(fill_block, page)
 
 
-def charted(found):
+def digest(chart_figures):
+    """Returns a hash of the figures of a chart: an image with another hash is stale."""
+    return hashlib.sha256(
+        json.dumps(chart_figures, sort_keys=True).encode()
+    ).hexdigest()
+
+
+def get_chart_figures(results):
     """Returns the figures of each chart."""
-    by_backend = [{**found[name], "title": title} for name, title in TITLES.items()]
+    backends = [{**results[name], "title": title} for name, title in TITLES.items()]
     return {
         "docs/speed.png": [
-            {key: each[key] for key in ("title", "cores", "per_list")}
-            | {"date": each["dates"]["per_list"]}
-            for each in by_backend
+            {key: run[key] for key in ("title", "cores", "per_list")}
+            | {"date": run["dates"]["per_list"]}
+            for run in backends
         ],
-        "docs/catalogues.png": found["catalogue_sizes"],
+        "docs/catalogues.png": results["catalogue_sizes"],
     }
 
 
 def main():
-    found = results()
+    results = read_results()
     for name in PAGES:
         page = ROOT / name
-        page.write_text(rendered(page.read_text(), found))
-    for name, figures in charted(found).items():
+        page.write_text(render(page.read_text(), results))
+    for name, figures in get_chart_figures(results).items():
         metadata = {"Description": digest(figures)}
         CHARTS[name](figures).savefig(ROOT / name, metadata=metadata)
 
 
-def short(number):
-    """Two significant digits, or a whole number."""
+def format_short(number):
+    """Formats a number with two significant digits, or as a whole number."""
     if abs(number) >= 9.95:
         return f"{number:,.0f}"
     return f"{number:.1f}" if abs(number) >= 0.995 else f"{float(f'{number:.2g}')}"
 
 
-def two_digits(number):
-    """Two significant digits, however small."""
-    return short(number) if number >= 1 else f"{number:.{1 - digits(number)}f}"
+def format_two_digits(number):
+    """Formats a number with two significant digits, even if it is small."""
+    return (
+        format_short(number)
+        if number >= 1
+        else f"{number:.{1 - get_exponent(number)}f}"
+    )
 
 
-def digits(number):
-    """The exponent of its first significant digit."""
+def get_exponent(number):
+    """Returns the exponent of the first significant digit of a number."""
     return math.floor(math.log10(float(f"{number:.2g}")))
 
 
-def span(numbers):
-    least, most = short(min(numbers)), short(max(numbers))
+def format_range(numbers):
+    least, most = format_short(min(numbers)), format_short(max(numbers))
     return least if least == most else f"{least} to {most}"
 
 
-def million(number):
-    return f"{short(number / 1e6)} million"
+def format_million(number):
+    return f"{format_short(number / 1e6)} million"
 
 
-def joined(texts):
+def join_texts(texts):
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def paragraph(text):
+def wrap_paragraph(text):
     return textwrap.fill(" ".join(text.split()), 88, break_on_hyphens=False)
 
 
-def item(text):
+def wrap_item(text):
     text = " ".join(text.split())
     return textwrap.fill(
         f"- {text}", 88, subsequent_indent="  ", break_on_hyphens=False
@@ -128,24 +138,24 @@ def table(columns, rows, corner=""):
     return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
 
 
-def by_backend(found, cell, names=tuple(TITLES)):
-    """Returns a cell for each backend."""
-    return [cell(found[name]) for name in names]
+def make_cells(results, cell, names=tuple(TITLES)):
+    """Returns the cells of a row, one for each backend."""
+    return [cell(results[name]) for name in names]
 
 
-def shape(name):
-    """Formats `1024 x 100, 10` for a reader."""
+def format_shape(name):
+    """Formats a shape such as `1024 x 100, 10` for a page."""
     sizes, *k = name.split(", ")
     lists, items = (int(size) for size in sizes.split(" x "))
     return ", ".join([f"{lists} × {items if items < 10_000 else f'{items:,}'}", *k])
 
 
 TRAINING = ("jax", "tensorflow", "torch")
-# Of `passes`.
+# The name of the case with one target in `passes`.
 ONE_TARGET = "256 x 100000, 10, 1"
 
 
-def cost(found):
+def cost(results):
     shapes = {
         "256 x 1000, 10": "NDCG@10 of 256 lists of 1,000 items",
         "1024 x 100, 10": "NDCG@10 of 1,024 lists of 100 items",
@@ -154,11 +164,11 @@ def cost(found):
     rows = [
         [
             title,
-            *by_backend(
-                found,
-                lambda each, name=name: (
-                    f"{short(each['update'][name]['ms'])} ms, "
-                    f"{short(each['update'][name]['keras-rs'])}x"
+            *make_cells(
+                results,
+                lambda run, name=name: (
+                    f"{format_short(run['update'][name]['ms'])} ms, "
+                    f"{format_short(run['update'][name]['keras-rs'])}x"
                 ),
             ),
         ]
@@ -167,67 +177,70 @@ def cost(found):
     rows.append(
         [
             "HitRate@10 of ids among 100,000 items, in maxima of all scores",
-            *by_backend(found, lambda each: short(each["passes"][ONE_TARGET])),
+            *make_cells(results, lambda run: format_short(run["passes"][ONE_TARGET])),
         ]
     )
-    added = [f"{max(found[b]['fitting'], 0):.0f}%" for b in TRAINING]
-    compiling = [f"{found[b]['first_epoch']['NDCG@10']:.2f} s" for b in TRAINING]
+    added = [f"{max(results[b]['fitting'], 0):.0f}%" for b in TRAINING]
+    compiling = [f"{results[b]['first_epoch']['NDCG@10']:.2f} s" for b in TRAINING]
     rows.append(["NDCG@10 in `fit`, longer epochs by", *added, "-"])
     rows.append(["the first epoch, which compiles, by another", *compiling, "-"])
     return table(TITLES.values(), rows)
 
 
-def caption(found):
-    dates = sorted({found[b]["dates"]["per_list"] for b in TITLES})
-    return paragraph(
-        f"""Time per list of one update of NDCG@10, on {found["numpy"]["cores"]} CPU
-        cores, measured on {joined(dates)}. `make bench` repeats it on your machine."""
+def caption(results):
+    dates = sorted({results[b]["dates"]["per_list"] for b in TITLES})
+    return wrap_paragraph(
+        f"""Time per list of one update of NDCG@10, on {results["numpy"]["cores"]} CPU
+        cores, measured on {join_texts(dates)}. `make bench` repeats it on your
+        machine."""
     )
 
 
-def setting(found):
-    versions = [f"Keras {found['jax']['versions']['keras']}"]
-    versions += [f"{TITLES[b]} {found[b]['versions'][b]}" for b in TITLES]
-    dates = sorted({date for name in TITLES for date in found[name]["dates"].values()})
+def setting(results):
+    versions = [f"Keras {results['jax']['versions']['keras']}"]
+    versions += [f"{TITLES[b]} {results[b]['versions'][b]}" for b in TITLES]
+    dates = sorted(
+        {date for name in TITLES for date in results[name]["dates"].values()}
+    )
     days = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
-    return paragraph(
-        f"""All times were measured on one machine with {found["numpy"]["cores"]}
+    return wrap_paragraph(
+        f"""All times were measured on one machine with {results["numpy"]["cores"]}
         cores, {days}: {", ".join(versions)}."""
     )
 
 
-def update(found):
+def update(results):
     rows = [
         [
-            shape(name),
-            *by_backend(
-                found,
-                lambda each, name=name: (
-                    f"{short(each['update'][name]['ms'])}, "
-                    f"{short(each['update'][name]['keras-rs'])}x"
+            format_shape(name),
+            *make_cells(
+                results,
+                lambda run, name=name: (
+                    f"{format_short(run['update'][name]['ms'])}, "
+                    f"{format_short(run['update'][name]['keras-rs'])}x"
                 ),
             ),
         ]
-        for name in found["numpy"]["update"]
+        for name in results["numpy"]["update"]
     ]
     longest = "64 x 100000, 10"
     sums = [
-        f"{short(found[b]['update'][longest]['ms of the sum'])} ms on {title}"
+        f"{format_short(results[b]['update'][longest]['ms of the sum'])} ms on {title}"
         for b, title in TITLES.items()
     ]
     return "\n".join(
         [
             table(TITLES.values(), rows, "lists × items, k"),
             "",
-            paragraph(
-                f"""Summing the labels and the scores of {shape(longest)[:-4]} takes
-                {joined(sums)}."""
+            wrap_paragraph(
+                f"""Summing the labels and the scores of {format_shape(longest)[:-4]}
+                takes {join_texts(sums)}."""
             ),
         ]
     )
 
 
-def inputs(found):
+def inputs(results):
     kinds = {
         "tied": "scores with one decimal: ties everywhere",
         "average": '`"average"`, no ties',
@@ -239,10 +252,10 @@ def inputs(found):
         [
             [
                 title,
-                *by_backend(
-                    found,
-                    lambda each, kind=kind: span(
-                        [of_shape[kind] for of_shape in each["update"].values()]
+                *make_cells(
+                    results,
+                    lambda run, kind=kind: format_range(
+                        [times[kind] for times in run["update"].values()]
                     ),
                 ),
             ]
@@ -251,75 +264,82 @@ def inputs(found):
     )
 
 
-def peers(found):
+def peers(results):
     rows = []
     for backend in ("jax", "torch", "numpy"):
-        for name, times in found[backend]["per_list"].items():
+        for name, times in results[backend]["per_list"].items():
             others = [
-                f"{peer}: {short(time)}"
+                f"{peer}: {format_short(time)}"
                 for peer, time in times.items()
                 if peer.split()[0] not in ("keras_rank", "keras-rs")
             ]
             rows.append(
                 [
-                    f"{shape(name)}, {TITLES[backend]}",
-                    short(times["keras_rank"]),
+                    f"{format_shape(name)}, {TITLES[backend]}",
+                    format_short(times["keras_rank"]),
                     ", ".join(others),
                 ]
             )
     return table(["ours", "others"], rows, "lists × items")
 
 
-def instead(found):
+def instead(results):
     def cells(name, ratio):
-        return by_backend(found, lambda each: short(each["instead"][name][ratio]))
+        return make_cells(
+            results, lambda run: format_short(run["instead"][name][ratio])
+        )
 
-    rows = [[shape(name), *cells(name, "naive")] for name in found["numpy"]["instead"]]
+    rows = [
+        [format_shape(name), *cells(name, "naive")]
+        for name in results["numpy"]["instead"]
+    ]
     small = "32 x 20"
-    rows.append([f"{shape(small)}, of Keras's metric", *cells(small, "Keras")])
+    rows.append([f"{format_shape(small)}, of Keras's metric", *cells(small, "Keras")])
     return table(TITLES.values(), rows, "lists × items")
 
 
-def groups(found):
+def groups(results):
     rows = [
         [
-            shape(name),
-            *by_backend(found, lambda each, name=name: short(each["groups"][name])),
+            format_shape(name),
+            *make_cells(
+                results, lambda run, name=name: format_short(run["groups"][name])
+            ),
         ]
-        for name in found["numpy"]["groups"]
+        for name in results["numpy"]["groups"]
     ]
     return table(TITLES.values(), rows, "lists × items")
 
 
-def busy(found):
+def busy(results):
     def cells(name, library):
         for backend in TITLES:
-            of_shape = found[backend]["busy"][name]
-            quiet, loaded = (of_shape[state][library] for state in ("quiet", "busy"))
-            yield f"{short(loaded)}, {short(loaded / quiet)}x"
+            times = results[backend]["busy"][name]
+            quiet, loaded = (times[state][library] for state in ("quiet", "busy"))
+            yield f"{format_short(loaded)}, {format_short(loaded / quiet)}x"
 
     rows = [
-        [f"{shape(name)}{title}", *cells(name, library)]
-        for name in found["numpy"]["busy"]
+        [f"{format_shape(name)}{title}", *cells(name, library)]
+        for name in results["numpy"]["busy"]
         for library, title in enumerate(("", ", keras-rs"))
     ]
     return table(TITLES.values(), rows, "lists × items")
 
 
-def memory(found):
+def memory(results):
     ours, theirs = (
-        joined(
-            [f"{title} {found[b]['memory'][name]:.2f}" for b, title in TITLES.items()]
+        join_texts(
+            [f"{title} {results[b]['memory'][name]:.2f}" for b, title in TITLES.items()]
         )
         for name in ("keras_rank", "keras_rs")
     )
-    return paragraph(
+    return wrap_paragraph(
         f"""Memory of one update of 64 × 100,000, k=10, beyond its inputs, as a multiple
         of the size of one input: {ours}. For keras-rs: {theirs}."""
     )
 
 
-def first_epoch(found):
+def first_epoch(results):
     rows = {
         "NDCG@10": "NDCG@10",
         "keras-rs": "NDCG@10 of keras-rs",
@@ -332,9 +352,9 @@ def first_epoch(found):
         [
             [
                 title,
-                *by_backend(
-                    found,
-                    lambda each, n=name: f"{each['first_epoch'][n]:.2f}",
+                *make_cells(
+                    results,
+                    lambda run, n=name: f"{run['first_epoch'][n]:.2f}",
                     TRAINING,
                 ),
             ]
@@ -343,9 +363,9 @@ def first_epoch(found):
     )
 
 
-def grouped_rows(found):
+def grouped_rows(results):
     ratios = [
-        f"{found[backend]['grouped_rows']:.2f} on {TITLES[backend]}"
+        f"{results[backend]['grouped_rows']:.2f} on {TITLES[backend]}"
         for backend in TRAINING
     ]
     return (
@@ -355,34 +375,37 @@ def grouped_rows(found):
     )
 
 
-def catalogues(found):
-    items = found["numpy"]["from_file"]["items"]
+def catalogues(results):
+    items = results["numpy"]["from_file"]["items"]
     rows = {
-        "one target, relative to the products": lambda each: each["catalogues"]["one"],
-        "ten targets, relative to one": lambda each: (
-            each["catalogues"]["ten"] / each["catalogues"]["one"]
+        "one target, relative to the products": lambda run: run["catalogues"]["one"],
+        "ten targets, relative to one": lambda run: (
+            run["catalogues"]["ten"] / run["catalogues"]["one"]
         ),
-        "top 100 of a stream by hand, relative to the products": lambda each: each[
+        "top 100 of a stream by hand, relative to the products": lambda run: run[
             "catalogues"
         ]["top 100"],
-        "`catalogue.top_k` of 100, relative to the products": lambda each: each[
+        "`catalogue.top_k` of 100, relative to the products": lambda run: run[
             "catalogues"
         ]["top_k(100)"],
-        f"1,024 queries among {million(items)} items in a file, s": lambda each: each[
-            "from_file"
-        ]["seconds"],
-        "the memory for that, MB": lambda each: each["from_file"]["MB"],
+        f"1,024 queries among {format_million(items)} items in a file, s": lambda run: (
+            run["from_file"]["seconds"]
+        ),
+        "the memory for that, MB": lambda run: run["from_file"]["MB"],
     }
     return table(
         TITLES.values(),
         [
-            [title, *by_backend(found, lambda each, cell=cell: short(cell(each)))]
+            [
+                title,
+                *make_cells(results, lambda run, cell=cell: format_short(cell(run))),
+            ]
             for title, cell in rows.items()
         ],
     )
 
 
-def passes(found):
+def passes(results):
     rows = {
         ONE_TARGET: "HitRate@10, one target of 256 × 100,000",
         "256 x 100000, 10, 10": "HitRate@10, ten targets of 256 × 100,000",
@@ -394,39 +417,42 @@ def passes(found):
         [
             [
                 title,
-                *by_backend(found, lambda each, name=name: short(each["passes"][name])),
+                *make_cells(
+                    results,
+                    lambda run, name=name: format_short(run["passes"][name]),
+                ),
             ]
             for name, title in rows.items()
         ],
     )
 
 
-def counting_cost(found):
-    ratios = by_backend(found, lambda each: each["catalogues"]["one"])
-    return paragraph(
+def counting_cost(results):
+    ratios = make_cells(results, lambda run: run["catalogues"]["one"])
+    return wrap_paragraph(
         f"""The product of all queries and all items, and a comparison: together
-        {span(ratios)} times the time of the product
+        {format_range(ratios)} times the time of the product
         ([measured](speed.md#whole-catalogues-and-training)). The cutoffs don't matter,
         and each further metric is nearly free."""
     )
 
 
-def counting_chart(found):
+def counting_chart(results):
     times = [
-        of_size[max(set(of_size), key=int)]
-        for of_size in found["catalogue_sizes"]["seconds"].values()
+        times_by_size[max(set(times_by_size), key=int)]
+        for times_by_size in results["catalogue_sizes"]["seconds"].values()
     ]
-    counting, stream, matrix = (short(time) for time in times)
+    counting, stream, matrix = (format_short(time) for time in times)
     return (
         f"![At the largest size, counting takes {counting} s and a stream of the top "
         f"100 {stream} s; the matrix takes {matrix} s on fewer items](catalogues.png)"
     )
 
 
-def many_targets(found):
+def many_targets(results):
     def cell(backend, name):
-        of_case = backend["many_targets"][name]
-        return f"{short(of_case['seconds'])}, {short(of_case['ratio'])}x"
+        case = backend["many_targets"][name]
+        return f"{format_short(case['seconds'])}, {format_short(case['ratio'])}x"
 
     rows = {
         "as MS MARCO": "7,000 queries with 1 target, 65,536 items",
@@ -438,13 +464,13 @@ def many_targets(found):
     return table(
         TITLES.values(),
         [
-            [title, *by_backend(found, lambda each, name=name: cell(each, name))]
+            [title, *make_cells(results, lambda run, name=name: cell(run, name))]
             for name, title in rows.items()
         ],
     )
 
 
-def calls(found):
+def calls(results):
     columns = {
         "first": "first",
         "new shape": "new shape",
@@ -453,40 +479,42 @@ def calls(found):
     }
 
     def cell(times, name):
-        return ", ".join(two_digits(each[name]) for each in times.values())
+        return ", ".join(format_two_digits(run[name]) for run in times.values())
 
     return table(
         columns.values(),
         [
-            [title, *(cell(found["calls"][backend], name) for name in columns)]
+            [title, *(cell(results["calls"][backend], name) for name in columns)]
             for backend, title in TITLES.items()
         ],
     )
 
 
-def fitting(found):
-    added = [f"{max(found[b]['fitting'], 0):.0f}% on {TITLES[b]}" for b in TRAINING]
-    return paragraph(
+def fitting(results):
+    added = [f"{max(results[b]['fitting'], 0):.0f}% on {TITLES[b]}" for b in TRAINING]
+    return wrap_paragraph(
         f"""With NDCG@10, an epoch of `fit` on lists of 100 items (two layers of 128
-        units, 50 features) takes longer by {joined(added)}."""
+        units, 50 features) takes longer by {join_texts(added)}."""
     )
 
 
-def tables(found):
-    small, large = (found["tables"][n] for n in sorted(found["tables"], key=int))
-    seconds = {n: short(small[n]["seconds"]) for n in ("ours", "pytrec_eval", "ranx")}
-    return paragraph(
-        f"""{million(small["rows"])} shuffled rows of 50,000 queries, from a Parquet
-        file to the summary of NDCG@10, MAP and MRR, including all checks of
+def tables(results):
+    small, large = (results["tables"][n] for n in sorted(results["tables"], key=int))
+    seconds = {
+        n: format_short(small[n]["seconds"]) for n in ("ours", "pytrec_eval", "ranx")
+    }
+    return wrap_paragraph(
+        f"""{format_million(small["rows"])} shuffled rows of 50,000 queries, from a
+        Parquet file to the summary of NDCG@10, MAP and MRR, including all checks of
         `health`: {seconds["ours"]} s. pytrec_eval takes {seconds["pytrec_eval"]} s,
         mostly to build its dicts, and ranx {seconds["ranx"]} s.
-        {million(large["rows"])} rows with `memory_limit="2GB"`:
-        {short(large["ours"]["seconds"])} s, at a peak of
+        {format_million(large["rows"])} rows with `memory_limit="2GB"`:
+        {format_short(large["ours"]["seconds"])} s, at a peak of
         {large["ours"]["GB"]:.2f} GB."""
     )
 
 
-def counts(found):
+def counts(results):
     rows = {
         "NDCG@10": "`NDCG(k=10)`",
         "tied": "`NDCG(k=10)`, tied items",
@@ -502,10 +530,10 @@ def counts(found):
     }
 
     def cells(name):
-        operations, waits = found["torch"]["launches"][name]
+        operations, waits = results["torch"]["launches"][name]
         yield f"{operations:,}, {waits}"
         for backend in ("jax", "tensorflow"):
-            yield f"{found[backend]['launches'][name][0]:,}"
+            yield f"{results[backend]['launches'][name][0]:,}"
 
     return table(
         ["PyTorch", "JAX", "TensorFlow"],
@@ -513,11 +541,11 @@ def counts(found):
     )
 
 
-def operations(found):
+def operations(results):
     ours, theirs = (
-        found["torch"]["launches"][name][0] for name in ("NDCG@10", "keras-rs")
+        results["torch"]["launches"][name][0] for name in ("NDCG@10", "keras-rs")
     )
-    return paragraph(
+    return wrap_paragraph(
         f"""On short lists, the number of operations determines the time of an update on
         PyTorch: NDCG@10 has {ours}, that of keras-rs {theirs}.
         [All counts](accelerators.md#what-a-training-step-costs), for JAX and TensorFlow

@@ -1,15 +1,15 @@
-"""NDCG of other libraries on the current backend, as users call them; a naive one."""
+"""NDCG of other libraries on the current backend, and a naive NDCG to compare with."""
 
 import importlib.metadata
 
 import keras
 import numpy as np
 from keras import ops
-from timing import compiled, tensors, update_of
+from timing import compile_call, make_update, tensors
 
 
-def peers():
-    """Returns functions that create calls, by name and version of the library."""
+def get_peers():
+    """Returns a function per library that creates a call, by its name and version."""
     makers = {"keras-rs": _keras_rs, **_BY_BACKEND[keras.backend.backend()]}
     return {
         f"{name} {importlib.metadata.version(_DISTRIBUTIONS.get(name, name))}": maker
@@ -18,27 +18,27 @@ def peers():
 
 
 def naive_ndcg(labels, scores, k):
-    """What a few lines give: no ties, no masks, and NaN for a list without gains."""
+    """Computes NDCG without ties and masks, which is NaN for a list without gains."""
 
     def dcg(labels):
         discounts = np.log2(np.arange(2, k + 2)).astype("float32")
         return ops.sum((2.0**labels - 1.0) / discounts, axis=1)
 
-    _, best = ops.top_k(scores, k)
+    _, best_items = ops.top_k(scores, k)
     ideal, _ = ops.top_k(labels, k)
-    return dcg(ops.take_along_axis(labels, best, axis=1)) / dcg(ideal)
+    return dcg(ops.take_along_axis(labels, best_items, axis=1)) / dcg(ideal)
 
 
 def _keras_rs(labels, scores, k):
     import keras_rs
 
-    return update_of(keras_rs.metrics.NDCG(k=k), *tensors(labels, scores))
+    return make_update(keras_rs.metrics.NDCG(k=k), *tensors(labels, scores))
 
 
 def _rax(labels, scores, k):
     import rax
 
-    return compiled(
+    return compile_call(
         lambda labels, scores: rax.ndcg_metric(scores, labels, topn=k),
         *tensors(labels, scores),
     )
@@ -96,9 +96,9 @@ _BY_BACKEND = {
     "torch": {"ignite": _ignite, "torchmetrics": _torchmetrics},
     "numpy": {"sklearn": _sklearn, "ranx": _ranx},
 }
-# ranx holds each item as a string: longer lists take minutes to make.
-LARGEST = {"ranx": 1_000_000}
+# ranx stores ids as strings: to convert more items than these takes minutes.
+MAX_ITEMS = {"ranx": 1_000_000}
 
 
 def fits(name, lists, items):
-    return lists * items <= LARGEST.get(name.split()[0], np.inf)
+    return lists * items <= MAX_ITEMS.get(name.split()[0], np.inf)

@@ -1,4 +1,4 @@
-"""Compiles a call as users would, and times it."""
+"""Functions that compile a call as users would, and time it."""
 
 import statistics
 import time
@@ -7,18 +7,18 @@ import keras
 import numpy as np
 from keras import ops
 
-# How long a call is repeated to be timed.
+# The seconds for which a call is repeated.
 SECONDS = 0.5
 
 
-def compiled(function, *tensors):
+def compile_call(function, *tensors):
     """Returns a call of the function that waits for its result."""
-    call = waiting(function)
+    call = compile_function(function)
     return lambda: call(*tensors)
 
 
-def waiting(function):
-    """Returns the compiled function, which waits for its result."""
+def compile_function(function):
+    """Returns the compiled function. Its calls wait for their results."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -32,29 +32,29 @@ def waiting(function):
     return function
 
 
-def update_of(metric, *batch):
+def make_update(metric, *batch):
     """Returns a call of one update: jax.jit, tf.function, eager torch or NumPy."""
     if keras.backend.backend() == "jax":
         variables = [variable.value for variable in metric.variables]
-        return compiled(
+        return compile_call(
             lambda *batch: metric.stateless_update_state(variables, *batch), *batch
         )
-    return compiled(lambda *batch: metric.update_state(*batch), *batch)
+    return compile_call(lambda *batch: metric.update_state(*batch), *batch)
 
 
-def milliseconds(call):
-    """Returns the median time of a call in the second half of `SECONDS`.
+def measure_ms(call):
+    """Returns the median milliseconds of a call in the second half of `SECONDS`.
 
     The first half warms up threads and caches to the state that they have in an epoch.
     """
-    times = [seconds_of(call)]
+    times = [time_call(call)]
     while sum(times) < SECONDS or len(times) < 3:
-        times.append(seconds_of(call))
+        times.append(time_call(call))
     return 1000.0 * statistics.median(times[len(times) // 2 :])
 
 
-def seconds_of(call):
-    """Returns the time of one call."""
+def time_call(call):
+    """Returns the time of one call, in seconds."""
     start = time.perf_counter()
     call()
     wait()
@@ -62,7 +62,7 @@ def seconds_of(call):
 
 
 def wait():
-    """Waits for pending work of a GPU. JAX's calls have already waited."""
+    """Waits until a GPU is idle. Calls on JAX have already waited."""
     if keras.backend.backend() == "torch":
         import torch
 
@@ -75,7 +75,7 @@ def wait():
 
 
 def has_gpu():
-    """Whether the backend computes on a GPU."""
+    """Returns whether the backend computes on a GPU."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -92,22 +92,22 @@ def has_gpu():
     return False
 
 
-# The members of a group that many runs have.
+# The metrics of a typical group.
 NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
 NINE += ["precision@10", "hit_rate@10"]
 
 
-def batch_of(lists, items, seed=0):
+def make_batch(lists, items, seed=0):
     """Returns labels from 0 to 4 and normal scores, as NumPy arrays."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 5, size=(lists, items)).astype("float32")
     return labels, rng.normal(size=(lists, items)).astype("float32")
 
 
-def sparse_batch_of(lists, items, seed=0):
-    """Returns the id of one relevant item of each list, and normal scores."""
+def make_sparse_batch(lists, items, seed=0):
+    """Returns the id of one relevant item per list, and normal scores."""
     ids = np.random.default_rng(seed).integers(0, items, lists).astype("int32")
-    return ids, batch_of(lists, items, seed)[1]
+    return ids, make_batch(lists, items, seed)[1]
 
 
 def tensors(*arrays):

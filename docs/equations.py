@@ -1,4 +1,4 @@
-"""Renders the equations of the site as MathML, which needs no script."""
+"""A hook of MkDocs that renders equations as MathML, which needs no script."""
 
 import math_core
 from mkdocs.config.defaults import MkDocsConfig
@@ -8,15 +8,17 @@ MATHML = math_core.LatexToMathML(fancy_error=False)
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Shows blocks of `math`, which code hosts support too, as equations."""
+    """Renders blocks of `math` as equations. Code hosts support these blocks too."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {})
-    fences["custom_fences"] = [{"name": "math", "class": "equation", "format": mathml}]
+    fences["custom_fences"] = [
+        {"name": "math", "class": "equation", "format": render_mathml}
+    ]
 
 
-def mathml(
+def render_mathml(
     latex: str, language: str, name: str, *args: object, **kwargs: object
 ) -> str:
-    """An equation in its own box, which scrolls if it is too wide.
+    """Returns an equation in a box, which scrolls if it is too wide.
 
     Args:
         latex: the content of the block.
@@ -26,10 +28,10 @@ def mathml(
         **kwargs: further arguments of a fence.
 
     Returns:
-        The box, which the search skips, as the code form next to it has the words.
+        The box. The search skips it, because the code next to it has the same words.
 
     Raises:
-        SuperFencesException: for invalid LaTeX, which would otherwise stay unchanged.
+        SuperFencesException: for invalid LaTeX, which would stay unchanged otherwise.
     """
     try:
         equation = MATHML.convert_with_local_state(latex, displaystyle=True)

@@ -1,9 +1,9 @@
-"""Draws the pictures of the pages, as `make pictures` does.
+"""Program that draws the pictures of the pages, as `make pictures` does.
 
     python docs/pictures.py [FOLDER]
 
-The values are computed here, by the named libraries. A test compares the digest of this
-file with that in each picture: one that was drawn before a change is stale.
+The named libraries compute the values. A test compares the digest of this file with the
+digest in each picture: a picture that was drawn before a change is stale.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import random
 import sys
 import warnings
 
-os.environ["KERAS_BACKEND"] = "torch"  # as ignite needs it
+os.environ["KERAS_BACKEND"] = "torch"  # ignite needs torch.
 
 import matplotlib as mpl
 
@@ -37,7 +37,7 @@ import keras_rank
 from keras_rank.discounts import clipped_log2, geometric, log2, reciprocal
 
 PICTURES = pathlib.Path(__file__).parent / "pictures"
-DRAWN_BY = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+DIGEST = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
 ITEMS = 20
 BLUE, ORANGE, GREEN, PINK, GRAY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
 
@@ -57,41 +57,53 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     for name, draw in (
-        ("ties", ties),
-        ("discounts", discounts),
-        ("house", house),
-        ("uncertainty", uncertainty),
+        ("ties", draw_ties),
+        ("discounts", draw_discounts),
+        ("house", draw_modules),
+        ("uncertainty", draw_uncertainty),
     ):
         figure = draw()
         figure.savefig(
             folder / f"{name}.svg",
             bbox_inches="tight",
-            metadata={"Date": None, "Description": DRAWN_BY},
+            metadata={"Date": None, "Description": DIGEST},
         )
         plt.close(figure)
 
 
-def ties() -> plt.Figure:
-    """NDCG of a constant model, by the position of the only relevant item."""
-    places = np.arange(1, ITEMS + 1)
+def draw_ties() -> plt.Figure:
+    """Draws NDCG of a constant model, by the position of the only relevant item."""
+    positions = np.arange(1, ITEMS + 1)
     figure, axes = plt.subplots(figsize=(6, 4.8), layout="constrained")
     for name, library, style in (
-        ("ignite: the first stored comes first", ignite, {"color": ORANGE}),
-        ("trec_eval: the last name comes first", trec_eval, {"color": GREEN}),
+        (
+            "ignite: the first stored comes first",
+            compute_with_ignite,
+            {"color": ORANGE},
+        ),
+        (
+            "trec_eval: the last name comes first",
+            compute_with_trec_eval,
+            {"color": GREEN},
+        ),
         (
             "keras-rs: one order at random",
-            shuffled_by_keras_rs,
+            compute_with_keras_rs,
             {"color": PINK, "ls": "", "marker": "o", "ms": 5},
         ),
-        ("scikit-learn: the mean over all orders", scikit_learn, {"color": BLUE}),
+        (
+            "scikit-learn: the mean over all orders",
+            compute_with_scikit_learn,
+            {"color": BLUE},
+        ),
         (
             'keras_rank: shuffle_ties="average"',
-            averaged,
+            compute_with_keras_rank,
             {"color": "black", "ls": "", "marker": "x", "ms": 5},
         ),
     ):
-        values = [library(place) for place in range(ITEMS)]
-        axes.plot(places, values, label=name, lw=2, **style)
+        values = [library(index) for index in range(ITEMS)]
+        axes.plot(positions, values, label=name, lw=2, **style)
     figure.legend(loc="outside lower left", frameon=False, ncols=1)
     axes.set(
         title="NDCG of a model that scores all items alike",
@@ -103,47 +115,47 @@ def ties() -> plt.Figure:
     return figure
 
 
-def one_relevant(place: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and scores of a list, of shape (1, ITEMS)."""
+def make_list(index: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the labels and scores of a list, of shape (1, ITEMS)."""
     labels = np.zeros((1, ITEMS), "float32")
-    labels[0, place] = 1.0
+    labels[0, index] = 1.0
     return labels, np.full((1, ITEMS), 0.5, "float32")
 
 
-def ignite(place: int) -> float:
-    """Its NDCG."""
-    labels, scores = map(torch.as_tensor, one_relevant(place))
+def compute_with_ignite(index: int) -> float:
+    """Returns NDCG of ignite."""
+    labels, scores = map(torch.as_tensor, make_list(index))
     metric = rec_sys.NDCG(top_k=[ITEMS])
     metric.update((scores, labels))
     return float(metric.compute()[0])
 
 
-def trec_eval(place: int) -> float:
-    """Its ndcg, with documents named in the order in which they are stored."""
+def compute_with_trec_eval(index: int) -> float:
+    """Returns ndcg of trec_eval, with names of documents in the order of storage."""
     names = [f"document {i:02}" for i in range(ITEMS)]
-    judged = {"topic": {name: int(i == place) for i, name in enumerate(names)}}
-    evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg"})
+    qrels = {"topic": {name: int(i == index) for i, name in enumerate(names)}}
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg"})
     return evaluator.evaluate({"topic": dict.fromkeys(names, 0.5)})["topic"]["ndcg"]
 
 
-def shuffled_by_keras_rs(place: int) -> float:
-    """Its NDCG, which is one draw."""
-    return float(keras_rs.metrics.NDCG(seed=place)(*one_relevant(place)))
+def compute_with_keras_rs(index: int) -> float:
+    """Returns NDCG of keras-rs, which is one draw."""
+    return float(keras_rs.metrics.NDCG(seed=index)(*make_list(index)))
 
 
-def scikit_learn(place: int) -> float:
-    """Its ndcg_score."""
-    return float(ndcg_score(*one_relevant(place)))
+def compute_with_scikit_learn(index: int) -> float:
+    """Returns ndcg_score of scikit-learn."""
+    return float(ndcg_score(*make_list(index)))
 
 
-def averaged(place: int) -> float:
-    """The NDCG of this library, averaged over ties."""
+def compute_with_keras_rank(index: int) -> float:
+    """Returns NDCG of keras_rank, averaged over ties."""
     metric = keras_rank.metrics.NDCG(shuffle_ties="average")
-    return float(metric(*one_relevant(place)))
+    return float(metric(*make_list(index)))
 
 
-def discounts() -> plt.Figure:
-    """The discounts by rank."""
+def draw_discounts() -> plt.Figure:
+    """Draws the discounts by rank."""
     ranks = np.arange(1, 21)
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
     for name, discount, color in (
@@ -165,9 +177,9 @@ def discounts() -> plt.Figure:
     return figure
 
 
-def uncertainty() -> plt.Figure:
-    """NDCG by epoch on 200 lists, of a small model, with intervals."""
-    # What `keras.utils.set_random_seed` does, but for the seconds to import TensorFlow.
+def draw_uncertainty() -> plt.Figure:
+    """Draws NDCG of a small model on 200 lists, by epoch, with intervals."""
+    # `keras.utils.set_random_seed` would import TensorFlow, which takes seconds.
     random.seed(0)
     torch.manual_seed(0)
     x = np.random.default_rng(0).normal(size=(600, 10, 8)).astype("float32")
@@ -181,9 +193,9 @@ def uncertainty() -> plt.Figure:
     )
     metrics = keras_rank.metrics.RankingMetrics(["ndcg@5"], standard_errors=True)
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=[metrics])
-    fit = model.fit(x, y, validation_split=1 / 3, epochs=12, verbose=0)
+    history = model.fit(x, y, validation_split=1 / 3, epochs=12, verbose=0)
     values, errors = (
-        np.array(fit.history[name])
+        np.array(history.history[name])
         for name in ("val_ndcg_at_5", "val_ndcg_at_5_stderr")
     )
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
@@ -200,8 +212,8 @@ def uncertainty() -> plt.Figure:
     return figure
 
 
-def house() -> plt.Figure:
-    """The modules, and the steps of a batch through them."""
+def draw_modules() -> plt.Figure:
+    """Draws the modules, and the steps of a batch through them."""
     figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
     axes.set(xlim=(0, 10), ylim=(0, 5.2))
     axes.axis("off")

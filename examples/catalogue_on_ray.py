@@ -7,8 +7,8 @@
 A part is an `.npy` file of embeddings with one row per item. Ids continue from one file
 to the next. Without a directory, embeddings of items and queries are generated.
 
-Workers count the items above each target in their parts, and the counts add up. If a
-worker dies, Ray gives its part to another one.
+Workers count the items above each target in their parts, and the counts are added. If a
+worker dies, Ray gives its part to another worker.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import os
 import pathlib
 import tempfile
 
-# All backends give the same numbers, and NumPy is always installed with Keras.
+# Results are equal on all backends, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -48,16 +48,16 @@ def make_queries(paths, number=256):
 
 @ray.remote(max_retries=5)
 def work(function, part):
-    """Calls a function of a part on any Ray worker."""
+    """Calls a function with a part, on any Ray worker."""
     return function(part)
 
 
 def map_on_ray(function, parts):
-    """Works like the builtin `map`. The queries in the function are sent only once."""
-    function_of_all = ray.put(function)
-    # Names for Ray's dashboard: open parts, score targets, count ranks.
+    """Works like the builtin `map`. The queries are sent once, with the function."""
+    function_reference = ray.put(function)
+    # The dashboard of Ray shows these names: open parts, score targets, count ranks.
     task = work.options(name=getattr(function, "__name__", "open"))
-    return ray.get([task.remote(function_of_all, part) for part in parts])
+    return ray.get([task.remote(function_reference, part) for part in parts])
 
 
 def main():

@@ -8,7 +8,7 @@ A shard is a Parquet file with one row per list, and the columns `labels` and `s
 with one number per item. Without a directory, shards are generated.
 
 Each shard is a task: a worker updates its own metrics and returns their state. If a
-worker dies, Ray gives its shard to another one, so no list is lost or counted twice.
+worker dies, Ray gives its shard to another worker, so no list is lost or counted twice.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import os
 import pathlib
 import tempfile
 
-# All backends give the same numbers, and NumPy is always installed with Keras.
+# Results are equal on all backends, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -35,7 +35,7 @@ def generate(directory, shards=8, lists=20_000):
         rng = np.random.default_rng(shard)
         ends = np.cumsum(rng.integers(5, 41, lists))
         labels = rng.choice(5, ends[-1], p=[0.6, 0.2, 0.1, 0.06, 0.04])
-        # Rounded, so that there are ties.
+        # Rounded scores have ties.
         scores = np.round(labels + 2.0 * rng.normal(size=len(labels)), 1)
         offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
         columns = {
@@ -46,7 +46,7 @@ def generate(directory, shards=8, lists=20_000):
 
 
 def make_metrics():
-    """Averages ties, so that results don't depend on the distribution of lists."""
+    """Returns metrics that average ties: the distribution of lists has no effect."""
     return RankingMetrics(
         [
             NDCG(k=5, shuffle_ties="average"),
@@ -80,8 +80,8 @@ def count_all(paths):
     states = {}
     progress = keras.utils.Progbar(len(paths), unit_name="shard")
     while running:
-        (done,), _ = ray.wait(list(running))
-        states[running.pop(done)] = ray.get(done)
+        (reference,), _ = ray.wait(list(running))
+        states[running.pop(reference)] = ray.get(reference)
         progress.update(len(states))
     return states
 
@@ -108,7 +108,8 @@ def main():
             ray.init(num_cpus=arguments.workers, include_dashboard=False)
         states = count_all(paths)
         ray.shutdown()
-    # In the order of the shards, so that the last bit does not depend on the workers.
+    # States are added in the order of the shards, so that even the last bit of the sums
+    # does not depend on the workers.
     metrics = merge_state(make_metrics(), [states[path] for path in paths])
     for name, value in metrics.result().items():
         print(f"{name:10}{float(value):.6f}")

@@ -10,7 +10,7 @@ import itertools
 import os
 import sys
 
-# All backends give the same numbers, and NumPy is always installed with Keras.
+# Results are equal on all backends, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import pyarrow as pa
@@ -23,8 +23,8 @@ from keras_rank.metrics import RankingMetrics
 METRICS = ["ndcg@10", "mrr"]
 
 
-def of_partition(batches):
-    """Yields one row per list of a partition, which is read as a stream."""
+def evaluate_partition(batches):
+    """Yields a row per list of a partition, which is read as a stream."""
     first = next(batches, None)
     if first is not None:
         rows = itertools.chain([first], batches)
@@ -35,17 +35,17 @@ def of_partition(batches):
 def evaluate_on_spark(rows):
     """Evaluates a frame with the columns query_id, item_id, label and score."""
     # The schema of the result comes from a small evaluation.
-    some = pa.Table.from_pandas(rows.limit(10).toPandas(), preserve_index=False)
-    schema = evaluate(some, METRICS, item="item_id").table.schema
+    sample = pa.Table.from_pandas(rows.limit(10).toPandas(), preserve_index=False)
+    schema = evaluate(sample, METRICS, item="item_id").table.schema
     lists = rows.repartition("query_id").mapInArrow(
-        of_partition, from_arrow_schema(schema)
+        evaluate_partition, from_arrow_schema(schema)
     )
     table = lists.orderBy("query_id").toArrow()
     members = RankingMetrics(METRICS).members
     return Evaluation(table, metrics=members, query="query_id")
 
 
-def generated(spark, queries=500, items=20):
+def generate(spark, queries=500, items=20):
     """Returns rows with scores that depend on the labels."""
     rows = spark.range(queries * items).selectExpr(
         f"id DIV {items} AS query_id",
@@ -59,7 +59,7 @@ def main():
     """Prints the means, and the warnings."""
     spark = SparkSession.builder.getOrCreate()
     files = sys.argv[1:]
-    print(evaluate_on_spark(spark.read.parquet(*files) if files else generated(spark)))
+    print(evaluate_on_spark(spark.read.parquet(*files) if files else generate(spark)))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@
 Lines are `label qid:7 1:0.5 12:0.1`; without `qid:`, `--groups` names a file with the
 number of lines of each query.
 
-The model is compared with a random order, and with the best single feature, chosen on
-the training queries. By cross-validation, each query is held out once, with several
-seeds. Standard errors are over queries; the seeds show the variation by training.
+The model is compared with a random order, and with the best single feature, which is
+chosen on the training queries. Cross-validation holds out each query once per seed.
+Standard errors are over queries; seeds show the variation due to training.
 
-LightGBM has such files in `examples/lambdarank`, with 201 queries. There, NDCG@10 is
-0.75, and 0.71 for the best feature. The difference is about five of its standard
-errors. With the 40 queries of a single split, it would be missed one time in three.
+LightGBM has such files in `examples/lambdarank`, with 201 queries. On them, NDCG@10 is
+0.75 for the model and 0.71 for the best feature. The difference is about five standard
+errors. A single split of 40 queries would miss it one time in three.
 """
 
 import argparse
@@ -76,11 +76,11 @@ def read(path, groups_path):
     return pad_lists(features, padding_value=0.0, **groups), y
 
 
-def quantiles(x, mask):
+def replace_by_ranks(x, mask):
     """Replaces each feature by its rank in the list, from 0.5 (highest) to -0.5.
 
-    The meaning of a value differs between queries, and there are too few queries to
-    learn how. The order of the items by a feature is comparable.
+    Values have different meanings in different queries, and the queries are too few to
+    learn them. Ranks are comparable between queries.
     """
     x = x.copy()
     for features, is_item in zip(x, mask, strict=True):
@@ -90,16 +90,16 @@ def quantiles(x, mask):
 
 
 def listwise_loss(labels, scores):
-    """Softmax cross-entropy of the gains. `RankingModel` set masked labels to -1."""
+    """Returns the softmax cross-entropy of gains. `RankingModel` masks labels by -1."""
     is_item = labels >= 0
     target = ops.where(is_item, 2.0**labels - 1.0, 0.0)
     target = target / ops.maximum(ops.sum(target, axis=1, keepdims=True), 1e-9)
-    log_chances = ops.log_softmax(ops.where(is_item, scores, -1e9))
-    return -ops.sum(target * log_chances, axis=1)
+    log_probabilities = ops.log_softmax(ops.where(is_item, scores, -1e9))
+    return -ops.sum(target * log_probabilities, axis=1)
 
 
 def build_ranker(list_size, features):
-    """Builds a model that scores each item by its own features."""
+    """Builds a model that scores each item by its features."""
     inputs = keras.Input((list_size, features))
     x = layers.Dropout(0.5)(inputs)
     x = layers.Dense(32, activation="relu")(x)
@@ -108,20 +108,20 @@ def build_ranker(list_size, features):
     return RankingModel(inputs, scores)
 
 
-def per_query(metric, y, scores):
-    """The value of each query, averaged over ties: constant scores are random ones."""
+def evaluate_queries(metric, y, scores):
+    """Returns the value of each query. Averaged ties make constant scores random."""
     return ops.convert_to_numpy(metric(y, scores, shuffle_ties="average"))
 
 
-def of_each(features, y):
-    """NDCG@10 of each feature for each query, computed in one batch."""
+def evaluate_features(features, y):
+    """Returns NDCG@10 of each feature for each query, computed in one batch."""
     y = {name: np.tile(values, (len(features), 1)) for name, values in y.items()}
     scores = features.reshape(-1, features.shape[-1])
-    return per_query(METRICS["ndcg@10"], y, scores).reshape(features.shape[:2])
+    return evaluate_queries(METRICS["ndcg@10"], y, scores).reshape(features.shape[:2])
 
 
-def cross_validate(x, y, features, of_features, seed):
-    """Scores each query by a model and a feature fitted on other queries."""
+def cross_validate(x, y, features, feature_values, seed):
+    """Scores each query by a model and a feature that were fitted on other queries."""
     keras.utils.set_random_seed(seed)
     model = build_ranker(*x.shape[1:])
     model.compile(keras.optimizers.Adam(2e-3), listwise_loss, metrics=[NDCG(k=10)])
@@ -131,14 +131,14 @@ def cross_validate(x, y, features, of_features, seed):
     scores = {name: np.zeros(x.shape[:2], "float32") for name in COLUMNS}
     order = np.random.default_rng(seed).permutation(len(x))
     for held_out in np.array_split(order, arguments.folds):
-        seen = np.setdiff1d(order, held_out)
-        best = of_features[:, seen].mean(axis=1).argmax()
+        training = np.setdiff1d(order, held_out)
+        best = feature_values[:, training].mean(axis=1).argmax()
         scores["feature"][held_out] = features[best, held_out]
-        # One model, compiled once and reset for each fold.
+        # The model is compiled once, and reset for each fold.
         model.set_state_tree(untrained)
         model.fit(
-            x[seen],
-            {name: values[seen] for name, values in y.items()},
+            x[training],
+            {name: values[training] for name, values in y.items()},
             batch_size=32,
             epochs=arguments.epochs,
             verbose=0,
@@ -147,47 +147,47 @@ def cross_validate(x, y, features, of_features, seed):
     return scores
 
 
-def mean_and_error(values):
-    """The mean over queries, and its standard error."""
+def compute_mean_and_error(values):
+    """Returns the mean over queries and its standard error."""
     return values.mean(), values.std(ddof=1) / np.sqrt(len(values))
 
 
 def main():
     """Prints the table of held-out queries, and the difference with its error."""
     x, y = read(arguments.train, arguments.groups)
-    x = quantiles(x, y["mask"])
+    x = replace_by_ranks(x, y["mask"])
     features = np.moveaxis(np.concatenate([x, -x], axis=2), 2, 0)
-    of_features = of_each(features, y)
+    feature_values = evaluate_features(features, y)
     values = {name: {metric: [] for metric in METRICS} for name in COLUMNS}
     for seed in range(arguments.seeds):
-        scores = cross_validate(x, y, features, of_features, seed)
+        scores = cross_validate(x, y, features, feature_values, seed)
         for name in COLUMNS:
             for metric, function in METRICS.items():
-                values[name][metric].append(per_query(function, y, scores[name]))
-        of_model = np.mean(values["model"]["ndcg@10"][-1])
-        print(f"seed {seed}: ndcg@10 of the model {of_model:.4f}", flush=True)
-    # The value of a query is its mean over seeds.
+                values[name][metric].append(evaluate_queries(function, y, scores[name]))
+        model_value = np.mean(values["model"]["ndcg@10"][-1])
+        print(f"seed {seed}: ndcg@10 of the model {model_value:.4f}", flush=True)
+    # Values of a query are averaged over seeds.
     values = {
-        name: {metric: np.mean(of_seeds, axis=0) for metric, of_seeds in column.items()}
+        name: {metric: np.mean(seeds, axis=0) for metric, seeds in column.items()}
         for name, column in values.items()
     }
 
     columns = "".join(f"{name:>18}" for name in COLUMNS)
     print(f"\n{f'{len(x)} held-out queries':22}{columns}")
     for metric in METRICS:
-        cells = (mean_and_error(values[name][metric]) for name in COLUMNS)
+        cells = (compute_mean_and_error(values[name][metric]) for name in COLUMNS)
         row = "".join(f"{f'{mean:.4f} ± {error:.4f}':>18}" for mean, error in cells)
         print(f"{metric:22}{row}")
 
-    # Per query, so that the difficulty of a query cancels.
+    # Differences per query cancel the difficulty of the query.
     difference = values["model"]["ndcg@10"] - values["feature"]["ndcg@10"]
-    mean, error = mean_and_error(difference)
+    mean, error = compute_mean_and_error(difference)
     low, high = mean - 1.96 * error, mean + 1.96 * error
     print(f"\nmodel - feature, ndcg@10: {mean:.4f} ± {error:.4f}")
     print(f"between {low:.4f} and {high:.4f}, 19 times out of 20")
-    # The quantiles of a two-sided test at 5%, and of a power of 80%.
-    enough = ((1.96 + 0.84) * difference.std(ddof=1) / mean) ** 2
-    print(f"{enough:.0f} queries would show it, 4 times out of 5")
+    # 1.96 and 0.84 are the quantiles of a two-sided test at 5% and of a power of 80%.
+    num_queries = ((1.96 + 0.84) * difference.std(ddof=1) / mean) ** 2
+    print(f"{num_queries:.0f} queries would show it, 4 times out of 5")
 
 
 if __name__ == "__main__":

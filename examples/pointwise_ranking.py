@@ -1,16 +1,15 @@
 """Pointwise ranking: a deep model on rows, with NDCG of its lists after each epoch.
 
-A row is one item of one query: its features and its label. The model learns to predict
-the label of a row, so that a batch holds rows of many queries, and no list is whole. So
-a metric in `compile` would be meaningless: `GroupedEvaluation` predicts all rows after
-each epoch, and makes lists of them by the ids of their queries.
+A row has the features and the label of one item of one query. The model predicts the
+label of a row, so a batch has rows of many queries, and incomplete lists. A metric in
+`compile` would be meaningless. `GroupedEvaluation` predicts all rows after each epoch
+instead, and groups them into lists by the ids of their queries.
 
     python examples/pointwise_ranking.py --backend jax
     python examples/pointwise_ranking.py --train train.txt --validation vali.txt
 
-Lines are `label qid:7 1:0.5 12:0.1`, as in svmlight files. Without files, they are
-generated: labels depend on products and squares of some features, and on what no model
-can see.
+Lines are `label qid:7 1:0.5 12:0.1`, as in svmlight files. Without files, lines are
+generated: labels depend on products and squares of some features, and on noise.
 """
 
 import argparse
@@ -39,13 +38,13 @@ from keras_rank.metrics import RankingMetrics  # noqa: E402
 
 
 def generate(queries, rng, features=10):
-    """Makes lines of 5 to 30 rows for each query, in any order."""
+    """Generates lines of 5 to 29 rows per query, in random order."""
     lines = []
     for query in range(queries):
         x = rng.normal(size=(rng.integers(5, 30), features))
-        worth = np.tanh(x[:, 0]) + x[:, 1] * x[:, 2] - 0.5 * x[:, 3] ** 2
-        worth += rng.normal(size=len(x))
-        labels = np.digitize(worth, [0.0, 1.0, 2.0])
+        relevance = np.tanh(x[:, 0]) + x[:, 1] * x[:, 2] - 0.5 * x[:, 3] ** 2
+        relevance += rng.normal(size=len(x))
+        labels = np.digitize(relevance, [0.0, 1.0, 2.0])
         for label, row in zip(labels, x, strict=True):
             pairs = " ".join(f"{i}:{value:.4f}" for i, value in enumerate(row, 1))
             lines.append(f"{label} qid:{query} {pairs}")
@@ -53,7 +52,7 @@ def generate(queries, rng, features=10):
 
 
 def read(lines):
-    """Reads features, labels and the ids of queries: one row for each line."""
+    """Reads the features, the label and the id of the query of each line."""
     labels, queries, rows = [], [], []
     for line in lines:
         label, query, *pairs = line.partition("#")[0].split()
@@ -67,7 +66,7 @@ def read(lines):
 
 
 def build(normalization):
-    """A deep model that scores a row."""
+    """Builds a deep model that scores a row."""
     return keras.Sequential(
         [
             normalization,
@@ -78,7 +77,7 @@ def build(normalization):
 
 
 def main():
-    """Trains a model, and prints its NDCG with standard errors, by epochs."""
+    """Trains a model, and prints its NDCG with standard errors for each epoch."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     if arguments.train:
@@ -93,7 +92,7 @@ def main():
     model = build(normalization)
     model.compile(keras.optimizers.Adam(3e-3), loss="mse")
 
-    # The evaluation comes before the callbacks that read its results.
+    # The evaluation precedes the callbacks that read its results.
     evaluation = GroupedEvaluation(
         *validation,
         metrics=RankingMetrics(["ndcg@10", "mrr"], standard_errors=True),
@@ -105,7 +104,7 @@ def main():
     history = model.fit(
         x,
         labels,
-        validation_data=validation[:2],  # For the loss: it needs no lists.
+        validation_data=validation[:2],  # Rows are enough for the loss.
         batch_size=256,
         epochs=arguments.epochs,
         callbacks=[evaluation, stop],

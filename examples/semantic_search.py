@@ -7,7 +7,7 @@ A directory holds a collection in BEIR's format: `corpus.jsonl`, `queries.jsonl`
 `qrels/test.tsv`. Without one, texts about a few topics are generated. The embedding of
 a text is a sum over its words: replace `embed` by any encoder.
 
-The numbers are those of trec_eval on the full ranking of all documents.
+The results equal those of trec_eval on the full ranking of all documents.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import pathlib
 import tempfile
 import zlib
 
-# All backends give the same numbers, and NumPy is always installed with Keras.
+# Results are equal on all backends, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -29,30 +29,36 @@ FEATURES = 256
 
 
 def generate(directory, documents=2000, queries=100, topics=40):
-    """Writes a collection: a document is relevant by the topics of its query."""
+    """Writes a collection. Documents are relevant if they share topics with a query."""
     rng = np.random.default_rng(0)
     words = np.array([[f"w{topic}x{i}" for i in range(25)] for topic in range(topics)])
 
-    def text(of_topics, length):
+    def make_text(topic_pair, length):
         return " ".join(
-            rng.choice(words[rng.choice(of_topics, length)].ravel(), length)
+            rng.choice(words[rng.choice(topic_pair, length)].ravel(), length)
         )
 
-    of_documents = [rng.choice(topics, 2, replace=False) for _ in range(documents)]
-    of_queries = [rng.choice(topics, 2, replace=False) for _ in range(queries)]
+    document_topics = [rng.choice(topics, 2, replace=False) for _ in range(documents)]
+    query_topics = [rng.choice(topics, 2, replace=False) for _ in range(queries)]
     with open(directory / "corpus.jsonl", "w") as file:
-        for i, some in enumerate(of_documents):
-            row = {"_id": f"d{i}", "title": f"Document {i}", "text": text(some, 40)}
+        for i, topic_pair in enumerate(document_topics):
+            row = {
+                "_id": f"d{i}",
+                "title": f"Document {i}",
+                "text": make_text(topic_pair, 40),
+            }
             file.write(json.dumps(row) + "\n")
     with open(directory / "queries.jsonl", "w") as file:
-        for i, some in enumerate(of_queries):
-            file.write(json.dumps({"_id": f"q{i}", "text": text(some, 8)}) + "\n")
+        for i, topic_pair in enumerate(query_topics):
+            file.write(
+                json.dumps({"_id": f"q{i}", "text": make_text(topic_pair, 8)}) + "\n"
+            )
     (directory / "qrels").mkdir()
     with open(directory / "qrels" / "test.tsv", "w") as file:
         file.write("query-id\tcorpus-id\tscore\n")
-        for i, some in enumerate(of_queries):
-            for j, others in enumerate(of_documents):
-                grade = len(set(some) & set(others))
+        for i, topic_pair in enumerate(query_topics):
+            for j, other_pair in enumerate(document_topics):
+                grade = len(set(topic_pair) & set(other_pair))
                 if grade == 2 or (grade == 1 and rng.random() < 0.2):
                     file.write(f"q{i}\td{j}\t{grade}\n")
 
@@ -64,7 +70,7 @@ def read(path):
 
 
 def embed(rows):
-    """Adds up a random vector for each word of a text."""
+    """Returns the embedding of each text: the sum of a random vector per word."""
     embeddings = np.zeros((len(rows), FEATURES), "float32")
     for embedding, row in zip(embeddings, rows, strict=True):
         for word in f"{row.get('title', '')} {row['text']}".lower().split():
@@ -91,14 +97,14 @@ def main():
         query_ids = [row["_id"] for row in queries]
         targets = utils.targets_from_qrels(qrels, query_ids, item_ids)
 
-    embedded, candidates = embed(queries), embed(items)
-    # As in BEIR, a query does not find the document with its own id.
-    places = {item: place for place, item in enumerate(item_ids)}
-    own = np.array([[places.get(query, -1)] for query in query_ids])
+    query_embeddings, item_embeddings = embed(queries), embed(items)
+    # BEIR excludes the document whose id is that of the query.
+    index_by_id = {item: index for index, item in enumerate(item_ids)}
+    excluded = np.array([[index_by_id.get(query, -1)] for query in query_ids])
     results = catalogue.evaluate(
         targets,
-        embedded,
-        candidates,
+        query_embeddings,
+        item_embeddings,
         [
             metrics.NDCG(k=10, gain_fn="linear", name="nDCG@10"),
             metrics.MeanAveragePrecision(k=100, name="MAP@100"),
@@ -106,21 +112,23 @@ def main():
             metrics.MeanReciprocalRank(k=10, name="MRR@10"),
         ],
         score="cosine",
-        exclude=own,
+        exclude=excluded,
         verbose=0,
     )
     for name, value in results.items():
         print(f"{name:12}{value:.4f}")
 
-    best = catalogue.top_k(embedded, candidates, k=100, score="cosine", exclude=own)
-    scores, ids = map(keras.ops.convert_to_numpy, best)
+    top_items = catalogue.top_k(
+        query_embeddings, item_embeddings, k=100, score="cosine", exclude=excluded
+    )
+    scores, ids = map(keras.ops.convert_to_numpy, top_items)
     print(f"\n{queries[0]['text']}")
     for score, i in zip(scores[0, :3], ids[0, :3], strict=True):
         print(f"{score:8.3f}  {items[i].get('title', item_ids[i])}")
     if arguments.run:
         with arguments.run.open("w") as file:
-            for query, *of_query in zip(query_ids, scores, ids, strict=True):
-                for rank, (score, i) in enumerate(zip(*of_query, strict=True), 1):
+            for query, *top_of_query in zip(query_ids, scores, ids, strict=True):
+                for rank, (score, i) in enumerate(zip(*top_of_query, strict=True), 1):
                     if i >= 0:
                         row = query, "Q0", item_ids[i], rank, f"{score:.9g}", "run"
                         file.write(" ".join(map(str, row)) + "\n")

@@ -1,19 +1,19 @@
 """Next-item recommendation: a small self-attentive model over a whole catalogue.
 
 The model predicts the next item at every position of a history: it returns scores of
-shape (users, time, items), and the metrics take them with labels of shape (users,
-time), the ids of the next items. Where these are -1, there is nothing to predict.
+shape (users, time, items). Labels are the ids of the next items, of shape (users,
+time). Positions with a label of -1 have no target.
 
-A tenth of the users are held out for validation, at every position. For the test, it is
+A tenth of the users are held out for validation, at every position. The test predicts
 the last item of each other user. All items are ranked, except those that the user has
-seen. The metrics are in the progress bar, training stops early by NDCG@10, and the
+seen. The progress bar shows the metrics, training stops early by NDCG@10, and the
 results include a popularity baseline.
 
     python examples/sequential_recommendation.py --backend jax
     python examples/sequential_recommendation.py --interactions ratings.csv
 
-Without a file, interactions are generated: each item has five likely successors, which
-can be learned from the order; otherwise users choose by popularity.
+If there is no file, interactions are generated: each item has five likely successors,
+which can be learned from the order. Otherwise users choose by popularity.
 """
 
 import argparse
@@ -57,10 +57,11 @@ def generate(users, rng, items=400, length=12):
     for _ in range(users):
         sequence = [rng.choice(items, p=popularity)]
         while len(sequence) < length:
-            follow = rng.random() < 0.7
+            is_successor = rng.random() < 0.7
             last = sequence[-1]
             item = rng.choice(
-                successors[last] if follow else items, p=None if follow else popularity
+                successors[last] if is_successor else items,
+                p=None if is_successor else popularity,
             )
             if item in sequence:
                 item = rng.choice(items, p=popularity)
@@ -90,10 +91,10 @@ def read(path):
     return [items for items in ordered if len(items) >= 4], len(numbers)
 
 
-def steps(sequences):
-    """The items of each user, and the item after each, padded with -1 on the left.
+def make_steps(sequences):
+    """Returns histories and their next items, padded with -1 on the left.
 
-    Of a long sequence, these are several rows.
+    A long sequence is split into several rows.
     """
     rows = [
         sequence[max(0, end - HISTORY - 1) : end]
@@ -106,16 +107,16 @@ def steps(sequences):
     return padded[:, :-1], padded[:, 1:]
 
 
-def last_steps(sequences):
-    """The same, with the last item of each user alone to be predicted."""
-    history, target = steps([sequence[-HISTORY - 1 :] for sequence in sequences])
+def make_last_steps(sequences):
+    """Returns histories, with only the last item of each user as a target."""
+    history, target = make_steps([sequence[-HISTORY - 1 :] for sequence in sequences])
     is_last = np.arange(HISTORY) == HISTORY - 1
     return history, np.where(is_last, target, -1)
 
 
 @keras.saving.register_keras_serializable(package="examples")
 class NextItem(keras.Model):
-    """Self-attention over the items so far, and scores for all others."""
+    """A self-attentive model of a history, which scores all items outside of it."""
 
     def __init__(self, items):
         super().__init__()
@@ -128,9 +129,9 @@ class NextItem(keras.Model):
 
     def call(self, history, training=False):
         x = self.item(history + 1) + self.position(ops.arange(HISTORY))
-        # What has been seen at each position: the items up to it.
-        before = ops.arange(HISTORY)[:, None] >= ops.arange(HISTORY)
-        seen = ops.where(before, history[:, None, :], -1)
+        # The items seen at a position are those up to the position.
+        is_past = ops.arange(HISTORY)[:, None] >= ops.arange(HISTORY)
+        seen = ops.where(is_past, history[:, None, :], -1)
         attended = self.attention(x, x, attention_mask=seen >= 0, training=training)
         x = self.norms[0](x + attended)
         x = self.norms[1](x + self.hidden(x))
@@ -138,7 +139,7 @@ class NextItem(keras.Model):
 
 
 def metrics():
-    """The metrics at 5 and 10. Labels are the ids of the next items."""
+    """Returns the metrics at 5 and 10. Labels are the ids of the next items."""
     return [
         metric(k=k, sparse_labels=True)
         for metric in (HitRate, NDCG, MeanReciprocalRank)
@@ -156,9 +157,9 @@ def main():
         sequences, items = generate(arguments.users, rng)
     held_out = len(sequences) // 10
     others = sequences[held_out:]
-    train = steps([sequence[:-1] for sequence in others])
-    validation = steps(sequences[:held_out])
-    test = last_steps(others)
+    train = make_steps([sequence[:-1] for sequence in others])
+    validation = make_steps(sequences[:held_out])
+    test = make_last_steps(others)
 
     model = NextItem(items)
     model.compile(
@@ -181,12 +182,12 @@ def main():
 
     counts = np.bincount(np.concatenate([s[:-1] for s in others]), minlength=items)
     history, target = test
-    popular = exclude_items(np.tile(counts, (len(history), 1)), history)
-    found = model.evaluate(*test, return_dict=True, verbose=0)
+    popularity = exclude_items(np.tile(counts, (len(history), 1)), history)
+    results = model.evaluate(*test, return_dict=True, verbose=0)
     print(f"\n{'held-out items':18}{'popularity':>12}{'model':>9}")
     for metric in metrics():
-        baseline = float(metric(target[:, -1], popular))
-        print(f"{metric.name:18}{baseline:12.4f}{found[metric.name]:9.4f}")
+        baseline = float(metric(target[:, -1], popularity))
+        print(f"{metric.name:18}{baseline:12.4f}{results[metric.name]:9.4f}")
 
 
 if __name__ == "__main__":

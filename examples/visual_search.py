@@ -30,7 +30,7 @@ from sklearn.datasets import load_digits  # noqa: E402
 from keras_rank.metrics import NDCG  # noqa: E402
 from keras_rank.utils import mask_labels  # noqa: E402
 
-PIXELS, LARGEST_GALLERY = 64, 40
+PIXELS, MAX_GALLERY_SIZE = 64, 40
 
 
 def make_searches(images, digits, searches, rng):
@@ -41,23 +41,23 @@ def make_searches(images, digits, searches, rng):
     """
     similar = {(1, 7), (3, 8), (4, 9), (5, 6)}
     query = rng.integers(len(images), size=searches)
-    gallery = rng.integers(len(images), size=(searches, LARGEST_GALLERY))
+    gallery = rng.integers(len(images), size=(searches, MAX_GALLERY_SIZE))
     pairs = np.stack(np.broadcast_arrays(digits[query][:, None], digits[gallery]), -1)
     low_high = np.sort(pairs, axis=-1)
     labels = 2.0 * (low_high[..., 0] == low_high[..., 1])
     for low, high in similar:
         labels[(low_high == (low, high)).all(axis=-1)] = 1.0
-    sizes = rng.integers(20, LARGEST_GALLERY + 1, size=(searches, 1))
+    sizes = rng.integers(20, MAX_GALLERY_SIZE + 1, size=(searches, 1))
     labels = ops.convert_to_numpy(
-        mask_labels(labels, np.arange(LARGEST_GALLERY) < sizes)
+        mask_labels(labels, np.arange(MAX_GALLERY_SIZE) < sizes)
     )
     return {"query": images[query], "gallery": images[gallery]}, labels
 
 
 def build_ranker():
-    """Embeds query and candidates alike. The score is the cosine of both."""
+    """Builds a model whose scores are cosines of embeddings of query and candidate."""
     query = keras.Input((PIXELS,), name="query")
-    gallery = keras.Input((LARGEST_GALLERY, PIXELS), name="gallery")
+    gallery = keras.Input((MAX_GALLERY_SIZE, PIXELS), name="gallery")
     hidden, embedding = layers.Dense(64, activation="relu"), layers.Dense(16)
 
     def embed(pixels):
@@ -68,7 +68,7 @@ def build_ranker():
 
 
 def listwise_loss(labels, scores):
-    """Softmax cross-entropy over each gallery, without its padding."""
+    """Returns the softmax cross-entropy over each gallery, without its padding."""
     is_item = labels >= 0
     target = ops.where(is_item, labels, 0.0)
     target = target / ops.maximum(ops.sum(target, axis=1, keepdims=True), 1.0)
@@ -84,8 +84,8 @@ def draw(path, x, labels, before, after, queries=6):
         axes[row, 0].imshow(x["query"][row].reshape(8, 8), cmap="gray_r")
         for start, scores in ((1, before), (7, after)):
             ranked = np.argsort(np.where(labels[row] >= 0, -scores[row], np.inf))
-            for place, item in enumerate(ranked[:5]):
-                axis = axes[row, start + place]
+            for offset, item in enumerate(ranked[:5]):
+                axis = axes[row, start + offset]
                 axis.imshow(x["gallery"][row, item].reshape(8, 8), cmap="gray_r")
                 for spine in axis.spines.values():
                     spine.set(color=colors[int(labels[row, item])], linewidth=3)
@@ -101,12 +101,12 @@ def draw(path, x, labels, before, after, queries=6):
 
 
 def main():
-    """Trains, and reports NDCG before and after."""
+    """Trains a ranker, and prints NDCG before and after training."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     images, digits = load_digits(return_X_y=True)
     images = (images / 16.0).astype("float32")
-    # Images of the training set are not used for the test.
+    # Training and test images are disjoint.
     train, test = np.split(rng.permutation(len(images)), [1200])
     x, y = make_searches(images[train], digits[train], 4000, rng)
     x_test, y_test = make_searches(images[test], digits[test], 1000, rng)
@@ -132,7 +132,7 @@ def main():
     )
     after = model.predict(x_test, verbose=0)
 
-    # The mean over all orders is the expected value of random scores.
+    # The mean over all orders of ties is the expected value of random scores.
     random = {k: NDCG(k=k, shuffle_ties="average") for k in (5, 10)}
     print(f"\n{'on new images':16}{'random':>9}{'before':>9}{'after':>9}")
     for k in (5, 10):

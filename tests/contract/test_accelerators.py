@@ -95,7 +95,7 @@ def test_no_metric_has_a_branch(monkeypatch):
     pretend_accelerator(monkeypatch)
     for case, arguments in all_updates():
         metric, batch = make_update(case, **arguments)
-        kinds = counts.kinds_in_graph(metric, *batch)
+        kinds = counts.get_operation_kinds(metric, *batch)
         assert not any(map(counts.is_branch, kinds)), (case.name, arguments)
         if case.metric not in LOOP + LOOP_ALONG_RANKS:
             assert not any(map(counts.is_loop, kinds)), (case.name, arguments)
@@ -113,7 +113,7 @@ def test_torch_updates_are_one_graph(sparse_labels, k, shuffle_ties, rng):
     """`fullgraph` raises an error if control flow depends on a value."""
     import torch
 
-    # Without a reset, torch stops compiling after a few graphs and runs eager code.
+    # torch stops compiling after a few graphs and runs eager code, unless it is reset.
     torch.compiler.reset()
     cases = FIRST_CASES
     if (k, shuffle_ties) != (3, "average"):

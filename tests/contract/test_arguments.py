@@ -110,7 +110,7 @@ WRONG_CALLS = [
     lambda: metrics.NDCG(1, k=2),
     lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
     lambda: metrics.RankingMetrics(["ndcg"], k=3),
-    # As a third argument, the 1 could only be a weight, which would change no value.
+    # The third argument could only be a weight, and a weight of 1 changes no value.
     lambda: functional.ndcg([[1, 0]], [[0.1, 0.2]], 1),
     lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
     lambda: catalogue.evaluate([0], [[1.0]], [[1.0]], ["mrr"], seen=[[1]]),
@@ -254,7 +254,7 @@ def test_discounts_are_not_checked_in_compiled_code(compiler):
         return functional.ndcg(labels, scores, rank_discount_fn=lambda x: divisor(x))
 
     if compiler == "torch.compile":
-        # Without a reset, torch stops compiling after a few graphs and runs eager code.
+        # torch runs eager code after a few compiled graphs, unless it is reset.
         torch = pytest.importorskip("torch")
         torch.compiler.reset()
     batch = [ops.convert_to_tensor([x]) for x in ([0.0, 1.0], [1.0, 2.0])]

@@ -6,7 +6,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from timing import batch_of, tensors
+from timing import make_batch, tensors
 
 import keras_rank
 from keras_rank.metrics import NDCG
@@ -57,7 +57,7 @@ def record_second_update(labels, scores):
 @pytest.mark.programs
 def test_calls_before_the_program_are_within_budget():
     """Each argument is read, checked and grouped once."""
-    calls = record_second_update(*batch_of(32, 100))
+    calls = record_second_update(*make_batch(32, 100))
     before = [name for _, name, _ in calls].index("run_program") + 1
     assert before <= CALLS_BEFORE_PROGRAM
 
@@ -65,7 +65,7 @@ def test_calls_before_the_program_are_within_budget():
 @pytest.mark.programs
 @pytest.mark.parametrize("scores", BUDGETS)
 def test_calls_of_an_update_are_within_budget(scores):
-    labels, distinct = batch_of(32, 100)
+    labels, distinct = make_batch(32, 100)
     y_pred = distinct if scores == "plain" else np.round(distinct, 1)
     # Comprehensions and lambdas are not counted, as they are part of their function.
     calls = [x for x in record_second_update(labels, y_pred) if x[1][0] != "<"]

@@ -651,7 +651,7 @@ def test_duplicates_of_targets_are_warned_about(form, block_size, rng):
             *inputs, exact, block_size=block_size, score="cosine"
         )
     assert actual["mrr"] == pytest.approx((1 + 1 / 2) / 2)
-    # No warning if the duplicates are excluded.
+    # Excluded duplicates cause no warning.
     excluded = {"exclude": np.arange(1, 60, 2)[:, None]}
     catalogue.evaluate(*inputs, exact, **excluded, block_size=block_size)
 
@@ -721,7 +721,7 @@ def test_constant_candidates_of_trained_items_are_warned_about():
         fitted(array, models)
     (message,) = user_warnings(caught)
     assert items.embeddings.path in message
-    # No warning for functions, layers and variables, which are read again.
+    # Functions, layers and variables are read again, and cause no warning.
     for candidates in (lambda: array, items, items.embeddings, lambda: items):
         actual = fitted(candidates, models).history["val_mrr"]
     queries = query_model.predict(USERS, verbose=0)
@@ -735,7 +735,7 @@ def test_constant_candidates_of_trained_items_are_warned_about():
     with pytest.warns(UserWarning, match=message) as caught:
         fitted(array, models, [write])
     assert len(user_warnings(caught)) == 1
-    # No warning if the items are not trained.
+    # Items that are not trained cause no warning.
     items.trainable = False
     model.compile("sgd", "mse")
     fitted(np.ones((30, 4)), models)

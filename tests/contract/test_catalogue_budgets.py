@@ -89,7 +89,7 @@ def task(targets, digits=9):
 
 
 def check_pass(counts, most_operations, copies):
-    # The first block creates cached constants, and the last one may be masked.
+    # Block 0 creates cached constants, and the last block may be masked.
     for operations in counts["blocks"][1:-1]:
         assert operations.total() <= most_operations
         assert operations["_local_scalar_dense"] == 0
@@ -112,7 +112,7 @@ def test_a_pass_reads_no_values(
     options = {"shuffle_ties": shuffle_ties, "seed": 1, "score": score}
     options |= {"exclude": excluded if excludes else None, "block_size": BLOCK}
     catalogue.rank(ids, queries, items, **options)
-    # No scores tie, so there is no second pass.
+    # Scores without ties need no second pass.
     (counts,) = passes
     most = {1: 25, 10: 90, 100: 45}[targets] + OLD_KERAS_OPERATIONS * (
         score == "cosine"

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from counts import counts_of
-from timing import NINE, batch_of, sparse_batch_of, tensors
+from counts import count_operations
+from timing import NINE, make_batch, make_sparse_batch, tensors
 
 from keras_rank import metrics
 from keras_rank.backends import backend
@@ -24,24 +24,24 @@ pytestmark = [
 
 
 def tied(lists, items):
-    labels, scores = batch_of(lists, items)
+    labels, scores = make_batch(lists, items)
     return labels, np.round(scores, 1)
 
 
 CASES = {
-    "NDCG@10, 1024 x 100": lambda: (NDCG(k=10), batch_of(1024, 100)),
-    "NDCG@10, 256 x 1000": lambda: (NDCG(k=10), batch_of(256, 1000)),
+    "NDCG@10, 1024 x 100": lambda: (NDCG(k=10), make_batch(1024, 100)),
+    "NDCG@10, 256 x 1000": lambda: (NDCG(k=10), make_batch(256, 1000)),
     "NDCG@10 tied, 1024 x 100": lambda: (NDCG(k=10), tied(1024, 100)),
     "NDCG@10 tied, 256 x 1000": lambda: (NDCG(k=10), tied(256, 1000)),
     "ERR@10 of tied means, 256 x 1000": lambda: (
         metrics.ExpectedReciprocalRank(k=10, shuffle_ties="average"),
         tied(256, 1000),
     ),
-    "pairs, 256 x 1000": lambda: (metrics.PairwiseAccuracy(), batch_of(256, 1000)),
-    "nine metrics, 256 x 1000": lambda: (RankingMetrics(NINE), batch_of(256, 1000)),
+    "pairs, 256 x 1000": lambda: (metrics.PairwiseAccuracy(), make_batch(256, 1000)),
+    "nine metrics, 256 x 1000": lambda: (RankingMetrics(NINE), make_batch(256, 1000)),
     "HitRate@10 sparse, 256 x 100000": lambda: (
         metrics.HitRate(k=10, sparse_labels=True),
-        sparse_batch_of(256, 100_000),
+        make_sparse_batch(256, 100_000),
     ),
 }
 # Operations and waits. On TensorFlow, those of the graph before it is optimized. On
@@ -82,7 +82,7 @@ if BACKEND == "jax":
 def test_counts_are_within_budget(case, monkeypatch):
     metric, batch = CASES[case]()
     for most_operations, most_waits in BUDGETS[case]:
-        counts = counts_of(metric, *tensors(*batch))
+        counts = count_operations(metric, *tensors(*batch))
         assert counts.operations <= most_operations
         assert counts.waits <= most_waits
         # The second pair is the budget on an accelerator.
@@ -95,14 +95,14 @@ def test_counts_are_within_budget(case, monkeypatch):
 )
 def test_results_are_within_budget(metric, most):
     update, metric.update_state = metric.update_state, lambda *_: metric.result()
-    update(*tensors(*batch_of(32, 10)))
-    counts = counts_of(metric)
+    update(*tensors(*make_batch(32, 10)))
+    counts = count_operations(metric)
     assert (counts.operations, counts.waits) == (most, 0)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="eager torch would create them")
 def test_an_update_creates_no_constant():
-    assert counts_of(NDCG(k=10), *tensors(*batch_of(256, 1000))).constants == 0
+    assert count_operations(NDCG(k=10), *tensors(*make_batch(256, 1000))).constants == 0
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of how torch is counted")
@@ -117,4 +117,4 @@ def test_constants_are_counted():
             shifted = x + torch.tensor([1.0, 2.0, 3.0])
             return shifted.double() + self.stored.float() + float(x[0])
 
-    assert counts_of(Metric(), torch.ones(3)) == (8, 1, 2)
+    assert count_operations(Metric(), torch.ones(3)) == (8, 1, 2)

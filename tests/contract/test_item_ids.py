@@ -188,7 +188,7 @@ def test_numpy_matrices_are_arrays():
         utils.exclude_items(scores, ids[1])
 
 
-@pytest.mark.parametrize("name", [name for name in ID_ARGUMENTS if "shown" not in name])
+@pytest.mark.parametrize("name", ID_ARGUMENTS)
 def test_nested_and_string_ids_are_errors(name):
     argument, strings = name.split()[0], [["a"]] * 3
     nested = f"`{argument}` should be a list of items or a batch of such lists"

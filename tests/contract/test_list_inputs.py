@@ -150,7 +150,7 @@ def test_sparse_tensors_are_errors():
     }
     for tensor, way in sparse_tensors():
         kinds = [(dense, f".*spars.*{re.escape(way)}")]
-        if not isinstance(tensor, scipy.sparse.sparray):  # Its columns are ids.
+        if not isinstance(tensor, scipy.sparse.sparray):  # Columns are ids.
             kinds.append((sparse_calls, " hold ids(?!.*dense)"))
         for calls, message in kinds:
             for argument, call in calls.items():

@@ -240,7 +240,7 @@ def test_the_greedy_ideal_may_miss_the_maximum():
 
 
 def test_rounding_does_not_exceed_1(rng):
-    """Only an order that is better than the greedy order exceeds 1, by more."""
+    """Values above 1 are those of orders that are much better than the greedy order."""
     for _ in range(20):
         labels = rng.integers(0, 2, size=(512, 2, 5))
         scores = rng.random((512, 2))

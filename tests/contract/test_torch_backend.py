@@ -104,7 +104,7 @@ PROGRAM = """
 
     import numpy as np
     import torch
-    from timing import NINE, batch_of, tensors
+    from timing import NINE, make_batch, tensors
 
     from keras_rank.metrics import MeanAveragePrecision, NDCG, RankingMetrics
 
@@ -114,7 +114,7 @@ PROGRAM = """
         return len(os.listdir("/proc/self/task"))
 
     before = threads()
-    labels, scores = batch_of(256, 100)
+    labels, scores = make_batch(256, 100)
     some = NDCG(k=10), NDCG(k=10, shuffle_ties="average"), MeanAveragePrecision()
     for metric in (*some, RankingMetrics(NINE[:4])):
         for each in (scores, np.round(scores, 1)):

@@ -1,6 +1,6 @@
-"""Any batching of the data by `evaluate` gives the same result.
+"""Results of `evaluate`, which do not depend on the batch size.
 
-By hand, it is a law of `test_properties.py`.
+`test_properties.py` tests the same property of updates without `evaluate`.
 """
 
 import keras
@@ -13,8 +13,8 @@ from keras_rank import metrics
 from keras_rank.arrays.arithmetic import round_up_size
 
 
-def metrics_of():
-    """Of all ways to order ties."""
+def make_metrics():
+    """Returns metrics for each order of ties, in a group and alone."""
     members = [
         metrics.MeanAveragePrecision(k=3, seed=1),
         metrics.RecallAtK(k=3, seed=1, shuffle_ties=False),
@@ -25,27 +25,27 @@ def metrics_of():
 
 @pytest.mark.compiles_long
 def test_evaluate_with_any_batch_size(rng):
-    """The last batch is smaller, and a batch of more lists than there are is one."""
-    # Many scores tie, and some labels are padding.
+    """The last batch may be smaller, and one batch may hold all lists."""
+    # Scores have three values and often tie, and some labels are padding.
     scores = rng.integers(0, 3, size=(BATCH, LIST_SIZE)).astype("float32")
     labels = rng.integers(-1, 4, size=(BATCH, LIST_SIZE)).astype("float32")
     weights = rng.choice([0.5, 1.0, 4.0], size=(BATCH, 1)).astype("float32")
-    expected = metrics_of()
+    expected = make_metrics()
     for metric in expected:
         metric.update_state(labels, scores, weights)
     inputs = keras.Input((LIST_SIZE,))
-    # The scores are the inputs, so that ties stay ties.
+    # The model returns its inputs, so that equal scores stay equal.
     model = keras.Model(inputs, keras.layers.Identity()(inputs))
-    model.compile(loss="mse", weighted_metrics=metrics_of())
-    given = {"sample_weight": weights, "return_dict": True, "verbose": 0}
-    # Each size is compiled anew where that is slow.
+    model.compile(loss="mse", weighted_metrics=make_metrics())
+    options = {"sample_weight": weights, "return_dict": True, "verbose": 0}
+    # Slow backends compile each size, so they test a single one.
     for batch_size in (3,) if IS_SLOW else (1, 3, 64):
-        logs = model.evaluate(scores, labels, batch_size=batch_size, **given)
+        logs = model.evaluate(scores, labels, batch_size=batch_size, **options)
         del logs["loss"]
         assert logs == pytest.approx(results(*expected), abs=2e-6)
 
 
-def test_sizes_are_rounded_up_to_few():
+def test_sizes_are_rounded_up_to_few_values():
     assert [round_up_size(n, 8) for n in (0, 8, 9, 200, 257)] == [8, 8, 16, 256, 320]
     sizes = {round_up_size(n, 1) for n in range(1, 4097)}
     assert len(sizes) == 9 + 4 * 4

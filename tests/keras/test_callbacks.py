@@ -1,4 +1,4 @@
-"""What all callbacks do in `fit`: of a catalogue, rows or lists, it is one number."""
+"""Behavior that all evaluation callbacks share, such as equal results in `fit`."""
 
 import re
 
@@ -16,8 +16,8 @@ PAIRS = np.stack([np.repeat(USERS, ITEMS), np.tile(np.arange(ITEMS), 6)], axis=1
 SEGMENTS = np.array(["new users", "others", "others"] * 2)
 
 
-class OfPairs:
-    """A model of pairs of users and items, by one of users that scores all items."""
+class PairModel:
+    """A model that scores pairs of users and items by a model of users."""
 
     def __init__(self, model):
         self.model = model
@@ -26,35 +26,37 @@ class OfPairs:
         return self.model.predict(USERS, verbose=0)[x[:, 0], x[:, 1]]
 
 
-def of_catalogue(model, targets=TARGETS, metrics=("mrr",), **arguments):
-    """Of the scores of all items, as if these were embeddings."""
+def make_catalogue_callback(model, targets=TARGETS, metrics=("mrr",), **arguments):
+    """Returns a callback with unit vectors as candidates: queries are the scores."""
     return CatalogueEvaluation(USERS, targets, np.eye(ITEMS), metrics, **arguments)
 
 
-def of_rows(model, targets=TARGETS, metrics=("mrr",), by=None, **arguments):
+def make_grouped_callback(
+    model, targets=TARGETS, metrics=("mrr",), by=None, **arguments
+):
     labels = PAIRS[:, 1] == targets[PAIRS[:, 0]]
     by = None if by is None else by[PAIRS[:, 0]]
-    arguments |= {"model": OfPairs(model), "by": by}
+    arguments |= {"model": PairModel(model), "by": by}
     return GroupedEvaluation(PAIRS, labels, PAIRS[:, 0], metrics, **arguments)
 
 
-def of_lists(model, targets=TARGETS, metrics=("mrr",), **arguments):
+def make_list_callback(model, targets=TARGETS, metrics=("mrr",), **arguments):
     labels = np.arange(ITEMS) == targets[:, None]
     return ListEvaluation(USERS, labels, metrics, **arguments)
 
 
-def of_row_weights(model, *given, sample_weight=None):
-    """With a weight for each row, where there are weights."""
+def make_weighted_callback(model, *arguments, sample_weight=None):
+    """Returns a callback of rows, each of which has the weight of its list."""
     weights = None if sample_weight is None else sample_weight[PAIRS[:, 0]]
-    return of_rows(model, *given, sample_weight=weights)
+    return make_grouped_callback(model, *arguments, sample_weight=weights)
 
 
-FORMS = [of_catalogue, of_rows, of_lists]
-ALL = pytest.mark.parametrize("make", [*FORMS, of_row_weights])
+CALLBACKS = [make_catalogue_callback, make_grouped_callback, make_list_callback]
+all_callbacks = pytest.mark.parametrize("make", [*CALLBACKS, make_weighted_callback])
 
 
 def build(**averaging):
-    """A model that scores all items for each user, and a metric of the same lists."""
+    """Returns a model that scores all items, compiled with a metric of its lists."""
     keras.utils.set_random_seed(1)
     layers = [keras.layers.Embedding(6, 4), keras.layers.Dense(ITEMS)]
     model = keras.Sequential([keras.Input((), dtype="int32"), *layers])
@@ -65,29 +67,29 @@ def build(**averaging):
 
 
 def fit(model, *callbacks, epochs=2, **validation):
-    given = {"epochs": epochs, "batch_size": 3, "shuffle": False, "verbose": 0}
-    given |= {"callbacks": [*callbacks], **validation}
-    return model.fit(USERS, TARGETS, **given).history
+    options = {"epochs": epochs, "batch_size": 3, "shuffle": False, "verbose": 0}
+    options |= {"callbacks": [*callbacks], **validation}
+    return model.fit(USERS, TARGETS, **options).history
 
 
 @pytest.mark.compiles_long
 @pytest.mark.trains
-def test_results_are_in_the_logs_for_the_callbacks_after(tmp_path):
+def test_later_callbacks_read_the_results_in_the_logs(tmp_path):
     model, path = build(), tmp_path / "best.weights.h5"
-    monitored = {"monitor": "rows_mrr", "mode": "max"}
-    stop = keras.callbacks.EarlyStopping(**monitored, patience=9)
-    saves = {"save_best_only": True, "save_weights_only": True}
+    monitor = {"monitor": "rows_mrr", "mode": "max"}
+    stop = keras.callbacks.EarlyStopping(**monitor, patience=9)
+    save_options = {"save_best_only": True, "save_weights_only": True}
     history = fit(
         model,
-        # These read no results, and are told nothing.
+        # Callbacks that read no results may be listed before.
         keras.callbacks.TerminateOnNaN(),
         keras.callbacks.LearningRateScheduler(lambda epoch: 0.1),
-        of_catalogue(model, by=SEGMENTS, prefix="all_"),
-        of_rows(model, by=SEGMENTS, prefix="rows_"),
-        of_lists(model, by=SEGMENTS, prefix="lists_"),
-        of_rows(model, prefix="rare_", frequency=2),
+        make_catalogue_callback(model, by=SEGMENTS, prefix="all_"),
+        make_grouped_callback(model, by=SEGMENTS, prefix="rows_"),
+        make_list_callback(model, by=SEGMENTS, prefix="lists_"),
+        make_grouped_callback(model, prefix="rare_", frequency=2),
         stop,
-        keras.callbacks.ModelCheckpoint(path, **monitored, **saves),
+        keras.callbacks.ModelCheckpoint(path, **monitor, **save_options),
         epochs=4,
         validation_data=(USERS, TARGETS),
     )
@@ -104,7 +106,7 @@ def test_results_are_in_the_logs_for_the_callbacks_after(tmp_path):
 
 
 class Caller(keras.callbacks.Callback):
-    """A callback of one's own that calls another one."""
+    """A user's callback that calls an evaluation callback."""
 
     def __init__(self, callback):
         super().__init__()
@@ -119,37 +121,37 @@ class Caller(keras.callbacks.Callback):
 @pytest.mark.trains
 @pytest.mark.parametrize("swap_on_epoch", [False, True])
 def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):
-    """Before and after the callback that swaps them in, and by one of one's own."""
+    """`SwapEMAWeights` may be listed before or after the evaluation callbacks."""
 
-    def logs(place, **validation):
+    def mrr_logs(index, **validation):
         model = build(use_ema=True, ema_momentum=0.9)
         callbacks = [
-            of_catalogue(model, prefix="first_"),
-            of_rows(model, prefix="second_"),
-            of_lists(model, prefix="third_"),
-            Caller(of_catalogue(model, prefix="fourth_")),
+            make_catalogue_callback(model, prefix="first_"),
+            make_grouped_callback(model, prefix="second_"),
+            make_list_callback(model, prefix="third_"),
+            Caller(make_catalogue_callback(model, prefix="fourth_")),
         ]
-        callbacks.insert(place, keras.callbacks.SwapEMAWeights(swap_on_epoch))
+        callbacks.insert(index, keras.callbacks.SwapEMAWeights(swap_on_epoch))
         history = fit(model, *callbacks, **validation)
         return {name: x for name, x in history.items() if name.endswith("_mrr")}
 
     raw = fit(build(use_ema=True), validation_data=(USERS, TARGETS))["val_mrr"]
-    validated = [logs(place, validation_data=(USERS, TARGETS)) for place in (0, 4)]
-    found = [*validated, logs(0), logs(4)]
-    averaged = found[0]["val_mrr"]
+    validated = [mrr_logs(index, validation_data=(USERS, TARGETS)) for index in (0, 4)]
+    all_logs = [*validated, mrr_logs(0), mrr_logs(4)]
+    averaged = all_logs[0]["val_mrr"]
     assert raw != averaged
-    assert [len(each) for each in found] == [5, 5, 4, 4]
-    for values in (values for each in found for values in each.values()):
+    assert [len(logs) for logs in all_logs] == [5, 5, 4, 4]
+    for values in (values for logs in all_logs for values in logs.values()):
         assert values == pytest.approx(averaged, abs=1e-6)
 
 
 @pytest.mark.trains
 def test_averaged_weights_outlive_an_evaluation(tmp_path):
-    """Where Keras makes weights and averages the same memory, after the last epoch."""
+    """Weights and averages may share memory in Keras after the last epoch."""
     model, path = build(use_ema=True), tmp_path / "model.weights.h5"
     swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
     save = keras.callbacks.ModelCheckpoint(path, save_weights_only=True)
-    fit(model, swap, of_catalogue(model), save)
+    fit(model, swap, make_catalogue_callback(model), save)
     assert np.isfinite(model.evaluate(USERS, TARGETS, verbose=0)).all()
 
 
@@ -161,21 +163,21 @@ def test_averaged_weights_outlive_an_evaluation(tmp_path):
         keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: None),
     ],
 )
-def test_who_reads_the_logs_too_early_is_told(early):
+def test_callbacks_that_read_the_logs_too_early_are_warned_about(early):
     model = build()
-    evaluations = [make(model, prefix=f"{make.__name__}_") for make in FORMS]
+    evaluations = [make(model, prefix=f"{make.__name__}_") for make in CALLBACKS]
     with pytest.warns(UserWarning, match="listed after") as caught:
         fit(model, early, *evaluations, epochs=1)
-    told = [str(each.message) for each in caught if "listed after" in str(each.message)]
-    for words, callback in zip(told, evaluations, strict=True):
+    messages = [str(x.message) for x in caught if "listed after" in str(x.message)]
+    for message, callback in zip(messages, evaluations, strict=True):
         first, second = (f"`{type(each).__name__}`" for each in (early, callback))
-        assert words.startswith(f"{first} should be listed after {second}: it reads")
-        assert f"such as '{callback.prefix}mrr'" in words
+        assert message.startswith(f"{first} should be listed after {second}: it reads")
+        assert f"such as '{callback.prefix}mrr'" in message
 
 
-@pytest.mark.parametrize("make", FORMS)
+@pytest.mark.parametrize("make", CALLBACKS)
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ({"frequency": 0}, "`frequency` should be a positive integer. Received: freq"),
         ({"batch_size": 0}, "`batch_size` should be a positive integer or None. Recei"),
@@ -184,17 +186,17 @@ def test_who_reads_the_logs_too_early_is_told(early):
         ({}, "`prefix` should give keys that are not in the logs yet"),
     ],
 )
-def test_errors(make, arguments, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_invalid_arguments_are_errors(make, arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         make(None, **arguments).on_epoch_end(0, {"loss": 0.1, "val_mrr": 0.5})
 
 
 HALF = np.where(USERS % 2, -1, TARGETS)
 
 
-@ALL
-def test_lists_without_a_relevant_item_are_warned_of(make):
-    """Once, and not where they are left out."""
+@all_callbacks
+def test_lists_without_a_relevant_item_are_warned_about(make):
+    """A callback warns once, and not if the lists are left out."""
     model = build()
     callback = make(model, HALF)
     message = re.escape(
@@ -209,14 +211,14 @@ def test_lists_without_a_relevant_item_are_warned_of(make):
     run_epoch(make(model, HALF, sample_weight=HALF >= 0), model)
 
 
-@ALL
-def test_weights_that_are_none_are_warned_of(make):
+@all_callbacks
+def test_invalid_weights_are_warned_about(make):
     model = build()
     weights = np.array([1.0, np.nan, 1.0, -2.0, 0.0, 1.0])
     callback = make(model, sample_weight=weights)
-    times = ITEMS if make is of_row_weights else 1
-    message = f"{2 * times} of {6 * times} weights that are negative or NaN, the first,"
-    message += f" nan, in row {times}"
+    rows = ITEMS if make is make_weighted_callback else 1
+    message = f"{2 * rows} of {6 * rows} weights that are negative or NaN, the first,"
+    message += f" nan, in row {rows}"
     with pytest.warns(UserWarning, match=message):
         run_epoch(callback, model)
     run_epoch(callback, model)

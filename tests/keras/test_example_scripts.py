@@ -1,4 +1,4 @@
-"""The examples run, from the command line, as a reader would run them."""
+"""The scripts in examples/, run with the arguments that a reader would pass."""
 
 import importlib.util
 import pathlib
@@ -17,14 +17,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 @pytest.fixture
 def run(backend, monkeypatch, capsys):
-    """Runs a script in this process, and returns what it prints.
+    """Returns a function that runs a script in this process and returns its output.
 
-    Each example takes long, and trains on a backend of its own here.
+    Training takes long, so each example that trains runs on one backend.
     """
 
     def run(script, *arguments, on=None):
         if on not in (None, backend):
-            pytest.skip(f"takes long: tested on {on}")
+            pytest.skip(f"this example takes long and runs on {on} only")
         arguments = [*arguments, *(["--backend", backend] if on else [])]
         monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
         runpy.run_path(str(EXAMPLES / script), run_name="__main__")
@@ -33,21 +33,23 @@ def run(backend, monkeypatch, capsys):
     return run
 
 
-# Where an example trains, it is told the backend; elsewhere any backend will do.
-TOLD = [
+# Examples that train have an option for the backend. Other examples use any backend.
+LINES_WITH_OPTION = [
     'default=os.environ.get("KERAS_BACKEND", "jax"),\n',
     'choices=["jax", "tensorflow", "torch"],\n)\n',
     'os.environ["KERAS_BACKEND"] = arguments.backend\n\nimport keras  # noqa: E402\n',
 ]
-ANY = ['with Keras.\nos.environ.setdefault("KERAS_BACKEND", "numpy")\n\nimport']
+LINES_WITHOUT_OPTION = [
+    'with Keras.\nos.environ.setdefault("KERAS_BACKEND", "numpy")\n\nimport'
+]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.stem)
-def test_backend_is_chosen_alike(path):
-    """In the same lines: who has read one example need not read them again."""
+def test_examples_select_the_backend_by_equal_lines(path):
+    """A reader of one example need not read these lines again in another example."""
     text = path.read_text()
-    lines = TOLD if "fit(" in text else ANY
-    assert all(text.count(each) == 1 for each in lines)
+    lines = LINES_WITH_OPTION if "fit(" in text else LINES_WITHOUT_OPTION
+    assert all(text.count(line) == 1 for line in lines)
 
 
 def test_visual_search(tmp_path, run):
@@ -62,12 +64,12 @@ def test_visual_search(tmp_path, run):
 
 
 def test_semantic_search(tmp_path, run):
-    """What it prints is what trec_eval finds in the run that it writes."""
+    """The printed values equal those of trec_eval for the run that is written."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     example = runpy.run_path(str(EXAMPLES / "semantic_search.py"))
     example["generate"](tmp_path, documents=300, queries=12, topics=8)
     printed = run("semantic_search.py", tmp_path, "--run", tmp_path / "run.trec")
-    found = dict(line.split() for line in printed.splitlines()[:4])
+    printed_values = dict(line.split() for line in printed.splitlines()[:4])
     qrels, rows = {}, {}
     for line in (tmp_path / "qrels" / "test.tsv").read_text().splitlines()[1:]:
         query, item, grade = line.split("\t")
@@ -80,9 +82,9 @@ def test_semantic_search(tmp_path, run):
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, set(measures.values()))
     values = evaluator.evaluate(rows).values()
     for name, measure in measures.items():
-        expected = sum(each[measure] for each in values) / len(values)
-        assert float(found[name]) == pytest.approx(expected, abs=5.1e-5)
-    assert 0.2 < float(found["nDCG@10"]) < 1.0
+        expected = sum(query_values[measure] for query_values in values) / len(values)
+        assert float(printed_values[name]) == pytest.approx(expected, abs=5.1e-5)
+    assert 0.2 < float(printed_values["nDCG@10"]) < 1.0
 
 
 def test_sequential_recommendation(run):
@@ -108,7 +110,7 @@ def test_pointwise_ranking(run):
 
 
 def test_pointwise_ranking_of_files(tmp_path, rng, run):
-    """The evaluation is that of the file's own queries, whose rows are spread."""
+    """Rows are grouped by the queries of the file, and need not be adjacent."""
     for name, queries in (("train", 30), ("validation", 1)):
         lines = [
             f"{int(3 * value)} qid:{row % queries} 1:{value:.3f}"
@@ -135,7 +137,7 @@ def test_two_tower(run):
 
 
 def test_interactions_from_a_file(tmp_path, rng, run):
-    """In the columns of MovieLens, and in any order of time."""
+    """The file has the columns of MovieLens, and its rows are in any order."""
     path = tmp_path / "ratings.csv"
     lines = [
         f"{user},{item},4.0,{time}"
@@ -172,19 +174,19 @@ def test_learning_to_rank(tmp_path, by_qid, rng, run):
     assert random < feature
     assert feature == 1.0
     numbers = map(float, re.findall(r"(-?\d\.\d{4})", difference))
-    of_difference, error, low, high = numbers
-    assert of_difference == pytest.approx(model - feature, abs=1e-4)
-    assert low < of_difference < high
+    mean_difference, error, low, high = numbers
+    assert mean_difference == pytest.approx(model - feature, abs=1e-4)
+    assert low < mean_difference < high
     assert high - low == pytest.approx(2 * 1.96 * error, abs=4e-4)
 
 
 def test_evaluate_on_spark(backend):
     if backend != "numpy":
-        pytest.skip("the same on all backends")
+        pytest.skip("the script does not depend on the backend")
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("Spark is not installed")
     command = [sys.executable, EXAMPLES / "evaluate_on_spark.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    names = [row.split()[0] for row in done.stdout.splitlines()[:3]]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    names = [row.split()[0] for row in process.stdout.splitlines()[:3]]
     assert names == ["metric", "ndcg@10", "mrr"]

@@ -1,4 +1,4 @@
-"""What trackers and tuners write of a run, read back from where they wrote it."""
+"""Results that experiment trackers and tuners record of a run, read from disk."""
 
 import re
 
@@ -11,7 +11,7 @@ from keras_rank.callbacks import CatalogueEvaluation
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains]
-# Of what they call, and of what that calls.
+# Trackers, and the libraries that they call, raise warnings of these categories.
 pytestmark += [
     pytest.mark.filterwarnings(f"ignore::{kind}Warning")
     for kind in ("Deprecation", "PendingDeprecation", "Future", "Resource")
@@ -28,7 +28,7 @@ bought = (users * 7 % ITEMS).astype("int32")
 
 
 def build(rate=0.1):
-    """Scores of all items for each user, and metrics of the one that was bought."""
+    """Returns a model that scores all items, with metrics of the bought item."""
     inputs = keras.Input((), dtype="int32")
     embedded = keras.layers.Embedding(USERS, 4)(inputs)
     outputs = keras.layers.Dense(ITEMS, use_bias=False, name="items")(embedded)
@@ -42,24 +42,24 @@ def build(rate=0.1):
 
 
 def fit(model, *callbacks):
-    """Trains, and returns the history: each callback should have the same."""
+    """Trains a model and returns the history, which each callback should record."""
 
     def items():
         return keras.ops.transpose(model.get_layer("items").kernel)
 
     by = ["new users", "18-25", "(true)"] * (USERS // 3)
-    how = {"query_model": model.queries, "by": by, "prefix": "all_"}
-    evaluation = CatalogueEvaluation(users, bought, items, ["recall@3"], **how)
-    given = {"validation_data": (users, bought), "epochs": EPOCHS, "verbose": 0}
-    given["callbacks"] = [evaluation, *callbacks]
-    history = model.fit(users, bought, **given).history
+    options = {"query_model": model.queries, "by": by, "prefix": "all_"}
+    evaluation = CatalogueEvaluation(users, bought, items, ["recall@3"], **options)
+    fit_options = {"validation_data": (users, bought), "epochs": EPOCHS, "verbose": 0}
+    fit_options["callbacks"] = [evaluation, *callbacks]
+    history = model.fit(users, bought, **fit_options).history
     assert set(history) == LOGGED
     return history
 
 
 @pytest.fixture
 def mlflow(tmp_path, monkeypatch):
-    """MLflow with a store of its own, in a folder of its own."""
+    """Yields the module `mlflow`, which stores runs in a temporary folder."""
     module = pytest.importorskip("mlflow", reason="MLflow is not installed")
     monkeypatch.chdir(tmp_path)
     module.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
@@ -67,18 +67,18 @@ def mlflow(tmp_path, monkeypatch):
     module.keras.autolog(disable=True)
 
 
-@pytest.mark.parametrize("by_itself", [True, False])
-def test_mlflow_logs(by_itself, mlflow):
-    """By itself, or by its callback."""
-    if by_itself:
+@pytest.mark.parametrize("uses_autolog", [True, False])
+def test_mlflow_logs(uses_autolog, mlflow):
+    """MLflow records training by `autolog` and by its callback."""
+    if uses_autolog:
         mlflow.keras.autolog(log_models=False)
     with mlflow.start_run() as run:
-        callbacks = [] if by_itself else [mlflow.keras.MlflowCallback()]
+        callbacks = [] if uses_autolog else [mlflow.keras.MlflowCallback()]
         history = fit(build(), *callbacks)
     client = mlflow.MlflowClient()
     for name, values in history.items():
         steps = client.get_metric_history(run.info.run_id, name)
-        assert [each.value for each in steps] == pytest.approx(values)
+        assert [step.value for step in steps] == pytest.approx(values)
 
 
 def test_weights_and_biases(tmp_path, monkeypatch):
@@ -89,14 +89,16 @@ def test_weights_and_biases(tmp_path, monkeypatch):
     with wandb.init(mode="offline", dir=tmp_path, project="test") as run:
         history = fit(build(), WandbMetricsLogger())
         summary = dict(run.summary)
-    # What it knows of the environment was read once.
+    # W&B reads the environment once, so the next test needs a teardown.
     wandb.teardown()
     for name, values in history.items():
         assert summary[f"epoch/{name}"] == pytest.approx(values[-1])
 
 
 def test_keras_tuner(tmp_path):
-    keras_tuner = pytest.importorskip("keras_tuner", reason="no KerasTuner installed")
+    keras_tuner = pytest.importorskip(
+        "keras_tuner", reason="KerasTuner is not installed"
+    )
     tuner = keras_tuner.RandomSearch(
         lambda choice: build(choice.Choice("rate", [0.0, 0.1])),
         objective=keras_tuner.Objective("val_ndcg_at_5", "max"),
@@ -121,7 +123,7 @@ def test_optuna_prunes():
         callback = integration.KerasPruningCallback(trial, "val_ndcg_at_5")
         return fit(build(), callback)["val_ndcg_at_5"][-1]
 
-    # Which no value reaches.
+    # The pruner stops the trial after the last epoch, as no value reaches 2.
     pruner = optuna.pruners.ThresholdPruner(lower=2.0, n_warmup_steps=EPOCHS - 1)
     study = optuna.create_study(direction="maximize", pruner=pruner)
     study.optimize(objective, n_trials=1)
@@ -134,17 +136,17 @@ def test_tensorboard(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     fit(build(), keras.callbacks.TensorBoard(tmp_path))
     for folder in ("train", "validation"):
-        tags = events_in(tmp_path / folder).Tags()["tensors"]
+        tags = read_events(tmp_path / folder).Tags()["tensors"]
         assert {f"epoch_{name}" for name in COMPILED} <= set(tags)
 
 
-def events_in(folder):
+def read_events(folder):
     from tensorboard.backend.event_processing import event_accumulator
 
     return event_accumulator.EventAccumulator(str(folder)).Reload()
 
 
-# What each section of the page needs.
+# Modules that each section of the page imports.
 SECTIONS = {
     "MLflow": ["mlflow"],
     "Weights & Biases": ["wandb"],
@@ -156,12 +158,12 @@ SECTIONS = {
 }
 PAGE = DOCS / "trackers.md"
 HEADINGS = [
-    (PAGE.read_text()[: found.start()].count("\n") + 1, found[1])
-    for found in re.finditer(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
+    (PAGE.read_text()[: match.start()].count("\n") + 1, match[1])
+    for match in re.finditer(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
 ]
 
 
-def section_of(block):
+def find_section(block):
     return [heading for line, heading in HEADINGS if line < block.line][-1:]
 
 
@@ -177,12 +179,12 @@ def test_the_page_runs(section, tmp_path, monkeypatch):
     model = keras.Model(inputs, outputs)
     x, y = np.ones((8, 4, 3), "float32"), np.eye(8, 4, dtype="float32")
     names = {"model": model, "ranker": model, "x": x, "y": y, "x_val": x, "y_val": y}
-    names["loss"] = "mse"  # No list is padded here.
+    names["loss"] = "mse"  # The lists have no padding.
     for block in read_blocks(PAGE):
-        if section_of(block) in ([], [section]):
+        if find_section(block) in ([], [section]):
             exec(block.code, names)
     if section == "TensorBoard":
-        events = events_in("logs/loop")
+        events = read_events("logs/loop")
         assert {*events.Tags()["scalars"]} == {"val/ndcg_at_10", "val/mrr"}
         for name, value in names["group"].result().items():
             last = events.Scalars(f"val/{name}")[-1]

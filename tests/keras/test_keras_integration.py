@@ -1,4 +1,4 @@
-"""Inside Keras: compile, fit, evaluate, callbacks, saving."""
+"""Metrics in Keras models: compiling, training, evaluation, callbacks, saving."""
 
 import pathlib
 
@@ -26,7 +26,7 @@ def data(rng):
 
 
 def build_model(metrics=(), outputs=("scores",), **compile_arguments):
-    """A model that stays as it is."""
+    """Returns a compiled model whose weights do not change in training."""
     keras.utils.set_random_seed(1)
     inputs = keras.Input((ITEMS, FEATURES))
     scores = [
@@ -34,8 +34,8 @@ def build_model(metrics=(), outputs=("scores",), **compile_arguments):
         for name in outputs
     ]
     model = keras.Model(inputs, scores[0] if len(scores) == 1 else scores)
-    given = {"optimizer": keras.optimizers.SGD(0.0), "loss": "mse"}
-    model.compile(metrics=list(metrics), **given | compile_arguments)
+    options = {"optimizer": keras.optimizers.SGD(0.0), "loss": "mse"}
+    model.compile(metrics=list(metrics), **options | compile_arguments)
     return model
 
 
@@ -48,7 +48,7 @@ def expected_ndcg(y, scores, k, weights=None):
 
 @pytest.mark.trains
 def test_callbacks_know_the_direction(data, tmp_path):
-    """Of a group, of each of its members, and of a metric beside it."""
+    """Callbacks maximize metrics, groups and members of groups by default."""
     x, y = data
     best = str(tmp_path / "{epoch}-{val_ndcg_at_1:.3f}-{mrr_at_20:.3f}.keras")
     stop = keras.callbacks.EarlyStopping
@@ -59,49 +59,53 @@ def test_callbacks_know_the_direction(data, tmp_path):
         keras.callbacks.ModelCheckpoint(best, "val_ndcg_at_1", save_best_only=True),
     ]
     model = build_model([RankingMetrics(["ndcg@1", "mrr@20"]), NDCG(k=3)])
-    given = {"validation_data": (x, y), "epochs": 2, "verbose": 0}
-    history = model.fit(x, y, callbacks=callbacks, **given).history
+    options = {"validation_data": (x, y), "epochs": 2, "verbose": 0}
+    history = model.fit(x, y, callbacks=callbacks, **options).history
     assert all(callback.monitor_op(2.0, 1.0) for callback in callbacks)
-    saved = f"1-{history['val_ndcg_at_1'][0]:.3f}-{history['mrr_at_20'][0]:.3f}.keras"
-    assert (tmp_path / saved).exists()
+    file_name = (
+        f"1-{history['val_ndcg_at_1'][0]:.3f}-{history['mrr_at_20'][0]:.3f}.keras"
+    )
+    assert (tmp_path / file_name).exists()
 
 
 @pytest.mark.trains
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision_changes_only_the_scores(data, policy):
     x, y = data
-    # As scores in half precision tie, on some machines more than on others.
-    averaged = {"shuffle_ties": "average"}
-    # Neither can be told in half precision.
+    # Scores in half precision tie, on some machines more often than on others.
+    ties = {"shuffle_ties": "average"}
+    # Half precision could not represent these labels and weights.
     y, weights = y + np.float32(0.001), np.linspace(0.5, 1.5, LISTS, dtype="float32")
     with default_precision(policy):
-        group = RankingMetrics([NDCG(k=3, name="of_group", **averaged)])
+        group = RankingMetrics([NDCG(k=3, name="of_group", **ties)])
         recorded = RecordedScores(LISTS, ITEMS)
-        metrics = [NDCG(k=2, **averaged), group, recorded]
-        weighted = NDCG(k=2, name="weighted", **averaged)
+        metrics = [NDCG(k=2, **ties), group, recorded]
+        weighted = NDCG(k=2, name="weighted", **ties)
         model = build_model(metrics, weighted_metrics=[weighted])
         assert model.output.dtype == policy.removeprefix("mixed_")
-        given = {"sample_weight": weights, "batch_size": 4, "verbose": 0}
-        logs = model.fit(x, y, shuffle=False, **given).history
-        found = [({name: x[0] for name, x in logs.items()}, recorded.scores())]
-        logs = model.evaluate(x, y, return_dict=True, **given)
-        found.append((logs, recorded.scores()))
-    for logs, scores in found:
+        options = {"sample_weight": weights, "batch_size": 4, "verbose": 0}
+        logs = model.fit(x, y, shuffle=False, **options).history
+        logs_and_scores = [
+            ({name: x[0] for name, x in logs.items()}, recorded.scores())
+        ]
+        logs = model.evaluate(x, y, return_dict=True, **options)
+        logs_and_scores.append((logs, recorded.scores()))
+    for logs, scores in logs_and_scores:
         assert logs["ndcg_at_2"] == expected_ndcg(y, scores, 2)
         assert logs["of_group"] == expected_ndcg(y, scores, 3)
         assert logs["weighted"] == expected_ndcg(y, scores, 2, weights[:, None])
 
 
 def test_stateless_use(rng):
-    """The way of a training loop of one's own."""
+    """Custom training loops call the stateless methods of a metric."""
     metric = NDCG(k=2, seed=1)
     variables = metric.stateless_reset_state()
     scores, labels = rng.normal(size=(6, 5)), rng.integers(0, 3, size=(6, 5))
     for rows in (slice(0, 2), slice(2, 6)):
         variables = metric.stateless_update_state(variables, labels[rows], scores[rows])
-    found = float(metric.stateless_result(variables))
+    actual = float(metric.stateless_result(variables))
     assert float(metric.result()) == 0.0
-    assert found == pytest.approx(float(metric(labels, scores)), abs=1e-6)
+    assert actual == pytest.approx(float(metric(labels, scores)), abs=1e-6)
 
 
 @pytest.mark.compiles_long
@@ -110,10 +114,10 @@ def test_stateless_use(rng):
     ("sparse_labels", "shuffle_ties"), [(False, "average"), (True, True)]
 )
 def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
-    """Keras traces them without values first: one that it cannot breaks all."""
+    """Keras first traces all metrics without values. An error in one breaks all."""
     arguments = {"k": 2, "seed": 1, "shuffle_ties": shuffle_ties}
     alone = NDCG(k=3, seed=1, sparse_labels=sparse_labels)
-    # Which takes no cutoff where labels are ids.
+    # `PairwiseAccuracy` accepts no cutoff if labels are ids.
     pairs = PairwiseAccuracy(sparse_labels=sparse_labels, name="pairs")
     metrics = [RankingMetrics([alone], prefix="group_"), pairs] + [
         case.make(sparse_labels=sparse_labels, **arguments)
@@ -129,8 +133,8 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
     inputs = keras.Input((FEATURES,))
     model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
     model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics)
-    given = {"validation_data": (x, y), "epochs": 2, "shuffle": False, "verbose": 0}
-    history = model.fit(x, y, **given).history
+    options = {"validation_data": (x, y), "epochs": 2, "shuffle": False, "verbose": 0}
+    history = model.fit(x, y, **options).history
     scores = model.predict(x, verbose=0)
     for metric in metrics:
         metric.reset_state()
@@ -142,8 +146,8 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
     assert len(history) == 2 * len(["loss", *expected])
 
 
-class Odd(NDCG):
-    """Keras creates a class while it builds a model: in a graph of TensorFlow."""
+class OddlyNamed(NDCG):
+    """A metric that is passed as a class, which Keras creates in a TensorFlow graph."""
 
     base_name = "odd@2"
 
@@ -165,53 +169,53 @@ SETS_OF_METRICS = {
     ),
     "odd names": (
         lambda: [NDCG(name="ndcg@2"), NDCG(name="a/b c>d")],
-        lambda: [NDCG(name="été"), Odd],
+        lambda: [NDCG(name="été"), OddlyNamed],
         "ndcg@2, a>b c>d, été, odd@2",
     ),
 }
 
 
-def tree_of(data, *metrics):
-    """A model of two outputs, after an evaluation, and the state of its metrics."""
+def make_state_tree(data, *metrics):
+    """Evaluates a model of two outputs, and returns it and its metrics' state tree."""
     x, y = data
     model = build_model(metrics, ("buy", "click"))
     model.evaluate(x, [y, y], verbose=0)
     return model, model.get_state_tree("numpy_array")["metrics_variables"]
 
 
-def test_paths_do_not_depend_on_what_failed_before(data):
-    """Such as a model with a metric of no known name, or a new name."""
+def test_paths_do_not_depend_on_earlier_models(data):
+    """A model that failed before and a renamed metric change no other path."""
     with pytest.raises(ValueError, match="bogus"):
-        tree_of(data, [NDCG(k=2), "bogus"], [])
+        make_state_tree(data, [NDCG(k=2), "bogus"], [])
     renamed = NDCG(k=3)
     renamed.name = "mine"
-    _, tree = tree_of(data, [NDCG(k=2), renamed], [])
+    _, tree = make_state_tree(data, [NDCG(k=2), renamed], [])
     assert {"ndcg_at_2", "mine"} <= set(tree)
 
 
 @pytest.mark.compiles_long
 @pytest.mark.parametrize("metrics", SETS_OF_METRICS.values(), ids=SETS_OF_METRICS)
 def test_the_state_of_a_model_is_a_tree(metrics, data):
-    """Which `keras.callbacks.OrbaxCheckpoint` saves: without it, on any backend."""
-    of_buy, of_click, names = metrics
+    """`keras.callbacks.OrbaxCheckpoint` saves this tree, which every backend has."""
+    make_buy_metrics, make_click_metrics, names = metrics
     names, trees = names.split(", "), []
     for _ in range(2):
-        model, tree = tree_of(data, of_buy(), of_click())
+        model, tree = make_state_tree(data, make_buy_metrics(), make_click_metrics())
         trees.append({n: x for n, x in tree.items() if "loss" not in n})
-    # Those of another model of this process have no part in it.
+    # The names do not depend on other models of this process.
     assert [list(tree) for tree in trees] == [names, names]
     assert {len(tree[name]) for tree in trees for name in names} <= {2, 3}
     model.reset_metrics()
     model.set_state_tree({"metrics_variables": trees[0]})
-    found = model.get_state_tree("numpy_array")["metrics_variables"]
+    actual = model.get_state_tree("numpy_array")["metrics_variables"]
     for name in names:
         assert np.all(trees[0][name]["lists_seen"] == LISTS)
         for variable, value in trees[0][name].items():
-            np.testing.assert_array_equal(found[name][variable], value)
+            np.testing.assert_array_equal(actual[name][variable], value)
 
 
 def test_keys_of_exported_states_are_not_paths(data):
-    """A state that was exported for another output, or by another version, fits."""
+    """States fit that were exported for another output, or by another version."""
     x, y = data
     first, second = metrics = [NDCG(k=2, seed=1), NDCG(k=2, seed=1)]
     build_model(metrics=metrics).evaluate(x, y, verbose=0)
@@ -223,14 +227,21 @@ def test_keys_of_exported_states_are_not_paths(data):
 
 
 @pytest.mark.trains
-def test_a_model_of_an_older_version_loads_as_it_is():
-    """Its metrics keep the names that it was saved with: those of 0.2.0 had a sign."""
-    saved = pathlib.Path(__file__).parent / "saved" / "model-0.2.0.keras"
-    model = keras.saving.load_model(saved)
+def test_models_of_older_versions_load_unchanged():
+    """Metrics keep the names with which they were saved, as `ndcg@2` in 0.2.0."""
+    path = pathlib.Path(__file__).parent / "saved" / "model-0.2.0.keras"
+    model = keras.saving.load_model(path)
     x, y = np.ones((3, 4, 1), "float32"), np.eye(3, 4, dtype="float32")
     logs = model.evaluate(x, y, return_dict=True, verbose=0)
-    of_group = {"ndcg@3", "ndcg@3_stderr", "map@3", "map@3_stderr", "mrr", "mrr_stderr"}
-    assert set(logs) == {"loss", "ndcg@2"} | of_group
+    group_names = {
+        "ndcg@3",
+        "ndcg@3_stderr",
+        "map@3",
+        "map@3_stderr",
+        "mrr",
+        "mrr_stderr",
+    }
+    assert set(logs) == {"loss", "ndcg@2"} | group_names
 
 
 SINGLE = "One item has no order.* make lists of single items by .*GroupedEvaluation"
@@ -238,16 +249,16 @@ SINGLE = "One item has no order.* make lists of single items by .*GroupedEvaluat
 
 @pytest.mark.trains
 @pytest.mark.parametrize("group", [False, True])
-def test_a_model_of_single_items_is_warned_of_once(group, rng):
+def test_a_model_of_single_items_is_warned_about_once(group, rng):
     x = rng.normal(size=(LISTS, FEATURES)).astype("float32")
     y = (x[:, :1] > 0).astype("float32")
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
     metric = RankingMetrics(["ndcg", "mrr"]) if group else NDCG()
     model.compile("sgd", "mse", metrics=[metric])
-    with pytest.warns(UserWarning, match=SINGLE) as warned:
+    with pytest.warns(UserWarning, match=SINGLE) as caught:
         logs = model.fit(x, y, validation_data=(x, y), epochs=2, verbose=0).history
     model.evaluate(x, y, verbose=0)
-    # On torch, Keras makes warnings of its own.
-    assert sum("One item" in str(each.message) for each in warned) == 1
-    # The share of relevant items, whatever the model is.
+    # Keras itself raises other warnings on torch.
+    assert sum("One item" in str(warning.message) for warning in caught) == 1
+    # NDCG of single items is the share of relevant items, for any model.
     assert logs["val_ndcg"] == pytest.approx([y.mean()] * 2)

@@ -1,4 +1,4 @@
-"""Loops over several processes, as the documentation shows them, give one's number."""
+"""Documented loops over several processes, which give the results of one process."""
 
 import os
 import pathlib
@@ -14,8 +14,8 @@ from keras_rank.metrics import NDCG
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "loops.md"
 LISTS = 21
 
-# What the reader has: a model, and the share of the data of each process.
-GIVEN = f"""
+# Code that the page expects of the reader: a model and the data of each process.
+SETUP = f"""
 import os
 
 import numpy as np
@@ -56,17 +56,17 @@ def make_model():
 """
 
 
-def programs():
-    """The blocks of the page that have a title, by it."""
+def read_programs():
+    """Returns the blocks of the page that have a title, by title."""
     block = r'```python title="(.*?)"\n(.*?)```'
     return dict(re.findall(block, PAGE.read_text(), re.DOTALL))
 
 
-def printed_by_two(program):
-    """What each of two processes prints."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+def run_two_processes(program):
+    """Returns the last number that each of two processes prints."""
+    with socket.socket() as free_socket:
+        free_socket.bind(("localhost", 0))
+        port = free_socket.getsockname()[1]
     address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     env = {**os.environ, **address, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -78,7 +78,7 @@ def printed_by_two(program):
     outcomes = [process.communicate(timeout=300) for process in processes]
     for process, (_, errors) in zip(processes, outcomes, strict=True):
         assert process.returncode == 0, errors
-    # After what the backend says of its connections.
+    # The backend prints messages about its connections before the number.
     return [float(printed.split()[-1]) for printed, _ in outcomes]
 
 
@@ -86,18 +86,18 @@ LOOPS = {"torch": ("ddp.py", ON_TORCH), "jax": ("hosts.py", ON_JAX)}
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_number_of_one(backend):
+def test_two_processes_give_the_result_of_one(backend):
     if backend not in LOOPS:
-        pytest.skip("no loop of this backend")
-    name, given = LOOPS[backend]
+        pytest.skip("the page has no loop for this backend")
+    name, backend_setup = LOOPS[backend]
     names = {}
-    exec(GIVEN, names)
+    exec(SETUP, names)
     scores = names["x"].sum(axis=2)
     assert len({len(set(row)) for row in scores.tolist()}) > 1, "some items tie"
     expected = float(NDCG(k=10, shuffle_ties="average")(names["y"], scores))
-    for found in printed_by_two(GIVEN + given + programs()[name]):
-        assert found == pytest.approx(expected, abs=1e-6)
+    for actual in run_two_processes(SETUP + backend_setup + read_programs()[name]):
+        assert actual == pytest.approx(expected, abs=1e-6)
 
 
 def test_all_programs_of_the_page_are_run():
-    assert set(programs()) == {name for name, _ in LOOPS.values()}
+    assert set(read_programs()) == {name for name, _ in LOOPS.values()}

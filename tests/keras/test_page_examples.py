@@ -1,4 +1,4 @@
-"""What a reader copies from the book in docs/ runs, and prints what it shows."""
+"""The code blocks of the pages in docs/, which run and print the documented output."""
 
 import contextlib
 import io
@@ -9,27 +9,27 @@ from compiled import requires_layer_masks
 from pages import PAGES, README, read_blocks
 from registry import IS_SLOW
 
-# The page of masks has those of layers.
-READ = [
+# The page about masks contains masks of layers.
+PAGE_CASES = [
     pytest.param(x, marks=[requires_layer_masks] * (x.stem == "masks")) for x in PAGES
 ]
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("page", READ, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGE_CASES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_order(page, backend, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, blocks = {"__name__": "__main__"}, list(read_blocks(page))
-    for_this = any(block.backends == [backend] for block in blocks)
-    if IS_SLOW and not for_this and page.stem != "index":
-        pytest.skip("the same on all backends: run on the quickest")
+    has_own_block = any(block.backends == [backend] for block in blocks)
+    if IS_SLOW and not has_own_block and page.stem != "index":
+        pytest.skip("the page does not depend on the backend and runs on faster ones")
     for block in blocks:
         if backend not in block.backends:
             continue
         if block.trains and backend == "numpy":
             pytest.skip(f"Keras does not train on NumPy: ran up to line {block.line}")
         printed = io.StringIO()
-        # As many lines before it as in the page, so that a traceback tells the line.
+        # Empty lines before the code let tracebacks show line numbers of the page.
         code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
         with contextlib.redirect_stdout(printed):
             exec(code, names)
@@ -40,18 +40,18 @@ def test_the_examples_of_a_page_run_in_order(page, backend, tmp_path, monkeypatc
 
 
 def test_the_readme_trains_and_compares(backend):
-    """It shows the last lines. Other versions may train to slightly other numbers."""
+    """The README shows the last lines. Numbers may differ slightly between versions."""
     if backend != "torch":
-        pytest.skip("its outputs are those of torch")
+        pytest.skip("the README shows the output of torch")
     names = {"__name__": "__main__"}
     for block in read_blocks(README):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(block.code, names)
-        shown = block.output.split()
-        last = printed.getvalue().split()[-len(shown) :]
-        for word, got in zip(shown, last, strict=True):
-            if re.fullmatch(r"<?-?\d+\.\d+\*?", word):
-                number = float(word.strip("<*"))
-                assert float(got.strip("<*")) == pytest.approx(number, abs=0.05)
-            elif not re.match(r"\d+m?s", word):
-                assert got == word
+        expected_words = block.output.split()
+        words = printed.getvalue().split()[-len(expected_words) :]
+        for expected, actual in zip(expected_words, words, strict=True):
+            if re.fullmatch(r"<?-?\d+\.\d+\*?", expected):
+                number = float(expected.strip("<*"))
+                assert float(actual.strip("<*")) == pytest.approx(number, abs=0.05)
+            elif not re.match(r"\d+m?s", expected):
+                assert actual == expected

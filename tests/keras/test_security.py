@@ -1,4 +1,4 @@
-"""What SECURITY.md says: no code in a config, no pickle, safe mode loads."""
+"""Statements of SECURITY.md: no code in configs, no pickle, loading in safe mode."""
 
 import ast
 import json
@@ -16,8 +16,8 @@ PACKAGE = pathlib.Path(keras_rank.__file__).parent
 DATA = np.arange(8.0).reshape(2, 4) % 3, np.eye(2, 4)
 
 
-def config_of(module, name, config=None):
-    """That of a class, or without a config that of a function."""
+def make_config(module, name, config=None):
+    """Returns the config of a class, or that of a function if `config` is `None`."""
     is_class = config is not None
     return {
         "module": module,
@@ -33,10 +33,10 @@ LAMBDA = {
 }
 REFUSED = {
     "a lambda": LAMBDA,
-    "a layer of a lambda": config_of("keras.layers", "Lambda", {"function": LAMBDA}),
-    "a function of the system": config_of("os", "system"),
-    "a class of the system": config_of("subprocess", "Popen", {"args": "true"}),
-    "an unknown class": config_of("nowhere", "Unknown", {}),
+    "a layer of a lambda": make_config("keras.layers", "Lambda", {"function": LAMBDA}),
+    "a function of the system": make_config("os", "system"),
+    "a class of the system": make_config("subprocess", "Popen", {"args": "true"}),
+    "an unknown class": make_config("nowhere", "Unknown", {}),
     "the name of a function": "os.system",
 }
 
@@ -53,7 +53,7 @@ def test_a_config_that_would_run_code_is_refused(refused):
 
 @pytest.fixture
 def saved(tmp_path):
-    """A model, what it evaluates to, and where it is saved."""
+    """Saves a model, and returns the logs of its evaluation and its path."""
     inputs = keras.Input((4,))
     model = keras.Model(inputs, keras.layers.Dense(4)(inputs))
     metrics = [
@@ -70,8 +70,8 @@ def saved(tmp_path):
 def test_a_saved_model_is_text_and_numbers_and_loads_in_safe_mode(saved):
     expected, path = saved
     with zipfile.ZipFile(path) as archive:
-        kinds = {pathlib.Path(name).suffix for name in archive.namelist()}
-    assert kinds <= {".json", ".h5"}
+        suffixes = {pathlib.Path(name).suffix for name in archive.namelist()}
+    assert suffixes <= {".json", ".h5"}
     model = keras.saving.load_model(path)
     logs = model.evaluate(*DATA, return_dict=True, verbose=0)
     assert logs == pytest.approx(expected, abs=1e-6)

@@ -1,4 +1,4 @@
-"""`by=` of the callbacks: results of segments beside those of all lists."""
+"""The argument `by` of the callbacks: results of all lists and of segments."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
 
 pytestmark = [
-    # Both are part of what is tested.
+    # The tests need empty lists and duplicate candidates.
     pytest.mark.filterwarnings("ignore:.*have no relevant item"),
     pytest.mark.filterwarnings("ignore:`candidates` should hold each item once"),
 ]
@@ -24,7 +24,7 @@ IN_LOGS = ["new_users", "old", "pad"]
 
 
 class Half(metrics.RankingMetric):
-    """A user's metric, which no program computes."""
+    """A user's metric, which no compiled program computes."""
 
     base_name, takes_sparse_labels = "half", True
 
@@ -34,7 +34,7 @@ class Half(metrics.RankingMetric):
 
 @pytest.fixture
 def rows(rng):
-    """Scores, labels and ids of rows, those of a list spread, and labels of segments.
+    """Returns scores, labels, list ids and segments of rows in any order.
 
     Scores tie, and some lists have no relevant item.
     """
@@ -46,7 +46,7 @@ def rows(rng):
 
 @pytest.fixture
 def lists(rng):
-    """Scores and labels of padded lists, and labels of segments, alike."""
+    """Returns scores, labels and segments of padded lists, which also tie."""
     scores = rng.integers(0, 4, (LISTS, 6)).astype("float32")
     labels = rng.integers(-1, 3, (LISTS, 6)) * (np.arange(LISTS) > 1)[:, None]
     return scores, labels, np.array(NAMES)[np.arange(LISTS) * 7 % 3]
@@ -54,145 +54,149 @@ def lists(rng):
 
 @pytest.fixture
 def queries(rng):
-    """Queries, candidates among which many tie, targets, and labels of segments."""
+    """Returns queries, candidates with many ties, targets and segments."""
     embeddings = rng.integers(-1, 2, (LISTS, 3)), rng.integers(-1, 2, (ITEMS, 3))
     targets = rng.permuted(np.tile(np.arange(ITEMS), (LISTS, 1)), axis=1)[:, :3]
     by = np.array(NAMES)[rng.permutation(np.arange(LISTS) % 3)]
     return *(x.astype("float32") for x in embeddings), targets, by
 
 
-def of_rows(rows, members, by=None, which=slice(None), **arguments):
-    given = (each[which] for each in rows[:3])
+def evaluate_rows(rows, members, by=None, selection=slice(None), **arguments):
+    data = (array[selection] for array in rows[:3])
     arguments |= {"by": by, "model": Identity(), "prefix": ""}
-    return run_epoch(GroupedEvaluation(*given, members, **arguments))
+    return run_epoch(GroupedEvaluation(*data, members, **arguments))
 
 
-def of_lists(lists, members, by=None, which=slice(None), **arguments):
-    given = (each[which] for each in lists[:2])
+def evaluate_lists(lists, members, by=None, selection=slice(None), **arguments):
+    data = (array[selection] for array in lists[:2])
     arguments |= {"by": by, "model": Identity(), "prefix": ""}
-    return run_epoch(ListEvaluation(*given, members, **arguments))
+    return run_epoch(ListEvaluation(*data, members, **arguments))
 
 
-def queries_by(queries, members, by, which=slice(None), **arguments):
+def make_callback(queries, members, by, selection=slice(None), **arguments):
     x, candidates, targets, _ = queries
-    given = x[which], targets[which], candidates, members
+    data = x[selection], targets[selection], candidates, members
     arguments |= {"by": by, "query_model": Identity(), "prefix": ""}
-    return CatalogueEvaluation(*given, **arguments)
+    return CatalogueEvaluation(*data, **arguments)
 
 
-def of_queries(queries, members, by=None, *which, **arguments):
-    return run_epoch(queries_by(queries, members, by, *which, **arguments))
+def evaluate_queries(queries, members, by=None, *selection, **arguments):
+    return run_epoch(make_callback(queries, members, by, *selection, **arguments))
 
 
-def in_segments(name, values, weights, segments):
-    """The results: the means of all lists, and of those of each segment."""
+def expected_means(name, values, weights, segments):
+    """Returns the weighted means of all lists and of each segment."""
     means = {name: np.average(values, weights=weights)}
-    for segment, in_logs in zip(NAMES, IN_LOGS, strict=True):
-        which = segments == segment
-        means[f"{name}_{in_logs}"] = np.average(values[which], weights=weights[which])
+    for segment, suffix in zip(NAMES, IN_LOGS, strict=True):
+        in_segment = segments == segment
+        means[f"{name}_{suffix}"] = np.average(
+            values[in_segment], weights=weights[in_segment]
+        )
     return pytest.approx(means, rel=1e-6)
 
 
-def each_alone(evaluate, given, members):
-    """The results of all, and those of each segment evaluated by itself."""
-    expected = evaluate(given, members)
-    alone = [evaluate(given, members, None, given[-1] == name) for name in NAMES]
-    for name, results in zip(IN_LOGS, alone, strict=True):
+def evaluate_separately(evaluate, data, members):
+    """Returns the results of all lists, and of each segment evaluated alone."""
+    expected = evaluate(data, members)
+    results_by_segment = [
+        evaluate(data, members, None, data[-1] == name) for name in NAMES
+    ]
+    for name, results in zip(IN_LOGS, results_by_segment, strict=True):
         expected |= {f"{key}_{name}": value for key, value in results.items()}
     return expected
 
 
 @pytest.mark.compiles_long
-@pytest.mark.parametrize("evaluate", [of_rows, of_lists, of_queries])
-def test_segments_have_the_results_that_they_have_alone(request, evaluate):
-    """With all but shuffled ties, lists without relevant items, and their errors."""
-    given = request.getfixturevalue(evaluate.__name__.removeprefix("of_"))
-    # JAX has no float64 unless asked for.
-    other = "float32" if keras.backend.backend() == "jax" else "float64"
+@pytest.mark.parametrize("evaluate", [evaluate_rows, evaluate_lists, evaluate_queries])
+def test_results_of_segments_equal_separate_evaluations(request, evaluate):
+    """Standard errors are equal too, and empty lists count. No ties are shuffled."""
+    data = request.getfixturevalue(evaluate.__name__.removeprefix("evaluate_"))
+    # JAX has no float64 unless it is enabled.
+    dtype = "float32" if keras.backend.backend() == "jax" else "float64"
     members = [
         NDCG(k=3, shuffle_ties="average"),
         NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
-        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=other),
+        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=dtype),
         Half(),
     ]
     members = RankingMetrics(members, standard_errors=True)
-    expected = each_alone(evaluate, given, members)
-    found = evaluate(given, members, given[-1])
-    assert len(found) == 4 * 2 * 4
-    assert list(found)[:8] == list(evaluate(given, members))
-    assert found == pytest.approx(expected, rel=1e-6, nan_ok=True)
-    # Shuffled ones leave the whole as it is.
+    expected = evaluate_separately(evaluate, data, members)
+    actual = evaluate(data, members, data[-1])
+    assert len(actual) == 4 * 2 * 4
+    assert list(actual)[:8] == list(evaluate(data, members))
+    assert actual == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    # Segments do not change the results of all lists, even if ties are shuffled.
     members = RankingMetrics([NDCG(k=2, seed=1), NDCG(k=3, seed=2), "mrr"])
-    whole, found = evaluate(given, members), evaluate(given, members, given[-1])
-    assert {name: found[name] for name in whole} == whole
+    expected, actual = evaluate(data, members), evaluate(data, members, data[-1])
+    assert {name: actual[name] for name in expected} == expected
 
 
 @pytest.mark.compiles_long
-@pytest.mark.parametrize("most", [2**21, 15, 1])
-def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch, most):
-    """Where ties are shuffled, by the number of the list among all, in any batches."""
-    monkeypatch.setattr("keras_rank.callbacks.grouped_evaluation._MAX_ITEMS", most)
+@pytest.mark.parametrize("max_items", [2**21, 15, 1])
+def test_lists_have_equal_values_in_segments(rows, rng, monkeypatch, max_items):
+    """Ties are shuffled by the number of the list among all, in batches of any size."""
+    monkeypatch.setattr("keras_rank.callbacks.grouped_evaluation._MAX_ITEMS", max_items)
     scores, labels, ids, by = rows
-    _, first_rows, of_list = np.unique(ids, return_index=True, return_inverse=True)
+    _, first_rows, list_index = np.unique(ids, return_index=True, return_inverse=True)
     weights = rng.random(LISTS)
     padded = [pad_lists(each, group_ids=ids) for each in (labels, scores)]
-    in_order = np.sort(first_rows)
-    of_lists = weights[ids[in_order]]
+    first_rows_in_order = np.sort(first_rows)
+    list_weights = weights[ids[first_rows_in_order]]
     metric = NDCG(k=2, seed=5, empty_value=None)
-    found = of_rows(rows, [metric], by, sample_weight=weights[of_list])
+    actual = evaluate_rows(rows, [metric], by, sample_weight=weights[list_index])
     values = np.asarray(functional.ndcg(*padded, k=2, seed=5, empty_value=None))
     counts = ~np.isnan(values)
     assert 0 < counts.sum() < LISTS
-    of_counting = values[counts], of_lists[counts], by[in_order][counts]
-    assert found == in_segments("ndcg_at_2", *of_counting)
-    # What is shuffled otherwise has another value.
-    other = of_rows(rows, [metric], which=by == NAMES[2], sample_weight=None)
-    assert other["ndcg_at_2"] != pytest.approx(found["ndcg_at_2_pad"], rel=1e-3)
+    counted = values[counts], list_weights[counts], by[first_rows_in_order][counts]
+    assert actual == expected_means("ndcg_at_2", *counted)
+    # A segment that is evaluated alone is shuffled differently.
+    alone = evaluate_rows(rows, [metric], selection=by == NAMES[2], sample_weight=None)
+    assert alone["ndcg_at_2"] != pytest.approx(actual["ndcg_at_2_pad"], rel=1e-3)
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-@pytest.mark.parametrize("most", [2**22, 1])
-def test_queries_have_the_value_that_they_have_in_the_whole(
-    queries, rng, monkeypatch, most, shuffle_ties
+@pytest.mark.parametrize("max_ranks", [2**22, 1])
+def test_queries_have_equal_values_in_segments(
+    queries, rng, monkeypatch, max_ranks, shuffle_ties
 ):
-    monkeypatch.setattr(catalogue_metrics, "MAX_RANKS", most)
+    monkeypatch.setattr(catalogue_metrics, "MAX_RANKS", max_ranks)
     x, candidates, targets, by = queries
     weights, exclude = rng.random(LISTS), rng.integers(0, ITEMS, (LISTS, 2))
-    given = {"sample_weight": weights, "exclude": exclude}
+    options = {"sample_weight": weights, "exclude": exclude}
     ties = {"shuffle_ties": shuffle_ties, "seed": 3}
-    found = of_queries(queries, [NDCG(k=4, **ties)], by, **given)
-    ranked = catalogue.rank(targets, x, candidates, **given, **ties)
+    actual = evaluate_queries(queries, [NDCG(k=4, **ties)], by, **options)
+    ranked = catalogue.rank(targets, x, candidates, **options, **ties)
     values = np.asarray(functional.ndcg(ranked, k=4))
-    assert found == in_segments("ndcg_at_4", values, weights, by)
+    assert actual == expected_means("ndcg_at_4", values, weights, by)
     in_order = [IN_LOGS[NAMES.index(segment)] for segment in dict.fromkeys(by)]
-    assert list(found) == ["ndcg_at_4", *(f"ndcg_at_4_{name}" for name in in_order)]
+    assert list(actual) == ["ndcg_at_4", *(f"ndcg_at_4_{name}" for name in in_order)]
 
 
 @pytest.mark.compiles_long
 def test_exposure(queries):
-    """Of the lists of a segment alone, among all items of the catalogue."""
+    """Exposure counts the lists of a segment, among all items of the catalogue."""
     x, candidates, _, by = queries
-    # No tie is shuffled by the number of a list: alone, a segment shows the same.
-    kinds = metrics.Coverage, metrics.Gini, metrics.Personalization
-    members = [kind(3, shuffle_ties=False) for kind in kinds]
+    # Stable ties do not depend on list numbers, which a segment alone would change.
+    classes = metrics.Coverage, metrics.Gini, metrics.Personalization
+    members = [metric_class(3, shuffle_ties=False) for metric_class in classes]
     members += [
         metrics.IntraListDiversity(3, item_vectors=candidates, shuffle_ties=False)
     ]
-    alone = RankingMetrics(members, standard_errors=True)
-    expected = each_alone(of_queries, queries, alone)
+    exposure = RankingMetrics(members, standard_errors=True)
+    expected = evaluate_separately(evaluate_queries, queries, exposure)
     group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)
-    found = of_queries(queries, group, by)
-    # A mean over lists alone has a standard error.
+    actual = evaluate_queries(queries, group, by)
+    # Means over lists have a standard error, unlike counts of items.
     suffixes = ["", *(f"_{name}" for name in IN_LOGS)]
-    errors = {name for name in found if "stderr" in name}
+    errors = {name for name in actual if "stderr" in name}
     means = "ndcg_at_3", "intra_list_diversity_at_3"
     assert errors == {f"{name}_stderr{x}" for name in means for x in suffixes}
-    assert {name: found[name] for name in expected} == pytest.approx(expected)
-    shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
+    assert {name: actual[name] for name in expected} == pytest.approx(expected)
+    recommended = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
     for suffix, name in zip(suffixes, ["", *NAMES], strict=True):
-        # All begin with the name of the whole.
-        share = len(np.unique(shown[np.char.startswith(by, name)])) / ITEMS
-        assert found[f"coverage_at_3{suffix}"] == pytest.approx(share)
+        # Every segment starts with the empty string, which selects all lists.
+        share = len(np.unique(recommended[np.char.startswith(by, name)])) / ITEMS
+        assert actual[f"coverage_at_3{suffix}"] == pytest.approx(share)
 
 
 FORMS = [
@@ -212,9 +216,9 @@ FORMS = [
 @pytest.mark.parametrize(("form", "names"), FORMS)
 def test_labels_are_strings_numbers_or_booleans(queries, form, names):
     *_, by = queries
-    found = of_queries(queries, ["mrr"], form(by))
-    expected = {f"mrr_{names[NAMES.index(each)]}" for each in by}
-    assert found.keys() == {"mrr", *expected}
+    actual = evaluate_queries(queries, ["mrr"], form(by))
+    expected = {f"mrr_{names[NAMES.index(label)]}" for label in by}
+    assert actual.keys() == {"mrr", *expected}
 
 
 @pytest.mark.parametrize(
@@ -234,10 +238,10 @@ def test_labels_are_strings_numbers_or_booleans(queries, form, names):
     ],
 )
 def test_names_are_identifiers(queries, label, name):
-    """Of ASCII letters, digits and underscores, as W&B takes no other."""
-    found = of_queries(queries, ["mrr"], [label] * LISTS)
-    assert list(found) == ["mrr", f"mrr_{name}"]
-    assert found["mrr"] == found[f"mrr_{name}"]
+    """Names have ASCII letters, digits and underscores, as W&B requires."""
+    actual = evaluate_queries(queries, ["mrr"], [label] * LISTS)
+    assert list(actual) == ["mrr", f"mrr_{name}"]
+    assert actual["mrr"] == actual[f"mrr_{name}"]
 
 
 OF_ONE_TYPE = "`by` should be labels of one type, without missing ones"
@@ -266,9 +270,9 @@ STRINGS = "`by` should be strings with ASCII letters or digits"
         (["old", "a b", "b", "a_b"] * 3, r"'mrr_a_b' twice: \['a b', 'a_b'\]$"),
     ],
 )
-def test_what_is_not_understood_is_an_error(queries, by, message):
+def test_invalid_labels_are_errors(queries, by, message):
     with pytest.raises(ValueError, match=message):
-        of_queries(queries, ["mrr"], by)
+        evaluate_queries(queries, ["mrr"], by)
 
 
 @pytest.mark.parametrize(
@@ -277,38 +281,38 @@ def test_what_is_not_understood_is_an_error(queries, by, message):
 def test_columns_of_tables_with_missing_labels_are_an_error(queries, label, dtype):
     column = pytest.importorskip("pandas").Series([label] * 11 + [None], dtype=dtype)
     with pytest.raises(ValueError, match=OF_ONE_TYPE):
-        of_queries(queries, ["mrr"], column)
+        evaluate_queries(queries, ["mrr"], column)
 
 
 def test_at_most_50_segments(rng):
     many = np.eye(51, dtype="float32"), np.eye(51, dtype="float32"), np.arange(51), None
     by = np.arange(51)
     with pytest.raises(ValueError, match=r"at most 50 segments\. Received: 51 dif"):
-        of_queries(many, ["mrr"], by)
-    assert len(of_queries(many, ["mrr"], by % 50)) == 51
+        evaluate_queries(many, ["mrr"], by)
+    assert len(evaluate_queries(many, ["mrr"], by % 50)) == 51
 
 
-def test_results_have_names_of_their_own(queries):
-    """A segment may be called as what else is in a name."""
+def test_result_names_are_unique(queries):
+    """The label of a segment may collide with another part of a name."""
     *_, by = queries
     for members, label in (
         (["ndcg", "ndcg@10"], "at_10"),
         (RankingMetrics(["mrr"], standard_errors=True), "stderr"),
     ):
         with pytest.raises(ValueError, match="`by` should be labels that give each"):
-            of_queries(queries, members, np.where(by == "old", label, "b"))
+            evaluate_queries(queries, members, np.where(by == "old", label, "b"))
     with pytest.raises(ValueError, match=r"which gives \['mrr_old'\]"):
-        queries_by(queries, ["mrr"], by).on_epoch_end(0, {"mrr_old": 1.0})
+        make_callback(queries, ["mrr"], by).on_epoch_end(0, {"mrr_old": 1.0})
 
 
-def test_a_label_for_each_row_is_that_of_its_list(rows):
+def test_rows_of_a_list_have_one_label(rows):
     _, _, ids, by = rows
-    other = by.copy()
+    changed = by.copy()
     row = np.flatnonzero(ids == ids[0])[-1]
-    other[row] = "another"
+    changed[row] = "another"
     message = f"same label in all rows of a list. Received: 'another' in row {row}, and"
     with pytest.raises(ValueError, match=f"`by` should have the {message}"):
-        of_rows(rows, ["mrr"], other)
+        evaluate_rows(rows, ["mrr"], changed)
     for wrong, message in (
         (by[1:], "`by` should have one value for each row. Received: 59 values for 60"),
         (np.stack([by, by], 1), r"`by` should have .* shape \(rows,\)"),
@@ -316,4 +320,4 @@ def test_a_label_for_each_row_is_that_of_its_list(rows):
         ([*by[1:], None], "`by` should be labels of one type, .* with None in row 59"),
     ):
         with pytest.raises(ValueError, match=message):
-            of_rows(rows, ["mrr"], wrong)
+            evaluate_rows(rows, ["mrr"], wrong)

@@ -1,4 +1,4 @@
-"""A checkout is all that the tests need: what lies beside it only adds cases."""
+"""Independence of the tests from files outside of the checkout, which add cases."""
 
 import ast
 import math
@@ -12,64 +12,64 @@ import pytest
 import unpublished_data
 
 ROOT = pathlib.Path(__file__).parents[2]
-# The one file that may name a path outside.
+# Paths outside of the checkout are allowed in one file.
 UNPUBLISHED_DATA = pathlib.Path(unpublished_data.__file__)
 FOLDERS = ["tests", "benchmarks", "examples", "docs", "keras_rank", ".ci"]
 SOURCES = [path for each in FOLDERS for path in sorted((ROOT / each).rglob("*.py"))]
 SOURCES = [path for path in [*SOURCES, *ROOT.glob("*.py")] if path != UNPUBLISHED_DATA]
-# Of a machine, not of the system: `/proc` and `/dev` are the same on each.
-OF_MACHINES = "/(data|home|mnt|opt|root|srv|tmp|usr|var)"
-OUTSIDE = re.compile(rf"([\w./-]*/)?\.\.(/|$)|(~|{OF_MACHINES})/")
-OF_HOME = ("expanduser", "home")
+# Folders that differ between machines, unlike those of the system, as `/proc`.
+MACHINE_FOLDERS = "/(data|home|mnt|opt|root|srv|tmp|usr|var)"
+OUTSIDE = re.compile(rf"([\w./-]*/)?\.\.(/|$)|(~|{MACHINE_FOLDERS})/")
+HOME_ATTRIBUTES = ("expanduser", "home")
 
 
-def paths_outside(source, depth):
-    """The expressions of a source that name a path outside of the checkout.
+def find_paths_outside(source, depth):
+    """Yields the expressions of a source that name a path outside of the checkout.
 
     Args:
         source: the source of a module.
-        depth: how many folders below the root its file is, with its own name.
+        depth: the number of parts of the file's path below the root.
     """
     tree = ast.parse(source)
-    known = {"__file__": depth}
+    depths = {"__file__": depth}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            known.setdefault(node.targets[0].id, depth_of(node.value, known))
+            depths.setdefault(node.targets[0].id, measure_depth(node.value, depths))
     for node in filter(lambda node: isinstance(node, ast.expr), ast.walk(tree)):
         text = str(node.value) if isinstance(node, ast.Constant) else ""
-        of_home = getattr(node, "attr", "") in OF_HOME
-        if depth_of(node, known) < 0 or OUTSIDE.match(text) or of_home:
+        is_home = getattr(node, "attr", "") in HOME_ATTRIBUTES
+        if measure_depth(node, depths) < 0 or OUTSIDE.match(text) or is_home:
             yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
-def depth_of(node, known):
-    """How many folders below the root a path is at least that starts at `__file__`."""
+def measure_depth(node, depths):
+    """Returns the least depth below the root of a path that starts at `__file__`."""
     match node:
         case ast.Name():
-            return known.get(node.id, math.inf)
+            return depths.get(node.id, math.inf)
         case ast.Attribute(value=path, attr="parent"):
-            return depth_of(path, known) - 1
+            return measure_depth(path, depths) - 1
         case ast.Subscript(
             value=ast.Attribute(value=path, attr="parents"),
             slice=ast.Constant(value=more),
         ):
-            return depth_of(path, known) - 1 - more
+            return measure_depth(path, depths) - 1 - more
         case ast.BinOp(left=path, op=ast.Div()):
-            return depth_of(path, known) + 1
+            return measure_depth(path, depths) + 1
         case ast.Call(func=ast.Attribute(attr="dirname"), args=[path]):
-            return depth_of(path, known) - 1
+            return measure_depth(path, depths) - 1
         case ast.Call(func=ast.Attribute(value=path, attr="absolute" | "resolve")):
-            return depth_of(path, known)
+            return measure_depth(path, depths)
         case ast.Call(args=[path, *names]):
-            # `Path`, `str`, `os.path.join` and their like.
-            return depth_of(path, known) + len(names)
+            # Calls such as `Path`, `str` and `os.path.join`.
+            return measure_depth(path, depths) + len(names)
     return math.inf
 
 
 def test_no_source_names_a_path_outside():
     for path in SOURCES:
         depth = len(path.relative_to(ROOT).parts)
-        assert [*paths_outside(path.read_text("utf-8"), depth)] == [], path
+        assert [*find_paths_outside(path.read_text("utf-8"), depth)] == [], path
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_no_source_names_a_path_outside():
         *("pathlib.Path.home()", 'os.path.expanduser("x")'),
     ],
 )
-def test_a_path_outside_is_noticed(source):
-    assert [*paths_outside(source, depth=2)]
+def test_paths_outside_are_found(source):
+    assert [*find_paths_outside(source, depth=2)]
 
 
-def test_one_function_finds_what_lies_beside_the_checkout():
-    """It skips, so that nothing fails where that is absent."""
-    assert [*paths_outside(UNPUBLISHED_DATA.read_text("utf-8"), depth=3)]
+def test_one_function_returns_paths_outside():
+    """The function skips tests whose files are absent, so that no test fails."""
+    assert [*find_paths_outside(UNPUBLISHED_DATA.read_text("utf-8"), depth=3)]
     for path in SOURCES:
         text = path.read_text("utf-8")
         if path != pathlib.Path(__file__):
@@ -101,8 +101,8 @@ def test_one_function_finds_what_lies_beside_the_checkout():
 
 
 @pytest.mark.slow
-def test_no_home_is_needed(tmp_path):
-    """By what the tests compare with: ranx makes a folder when it is imported."""
+def test_no_home_folder_is_needed(tmp_path):
+    """ranx would create a folder in the home folder when it is imported."""
     pytest.importorskip("ranx")
     home = tmp_path / "home"
     home.write_text("no folder, not even for root")
@@ -112,7 +112,7 @@ def test_no_home_is_needed(tmp_path):
     subprocess.run(program, cwd=ROOT, env=env, check=True)
 
 
-def test_what_is_absent_is_skipped(monkeypatch, tmp_path):
+def test_absent_files_are_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr(unpublished_data, "DATA", tmp_path)
     with pytest.raises(pytest.skip.Exception, match=r"rows is not in .*, and not ours"):
         unpublished_data.find_data_file("some/rows")

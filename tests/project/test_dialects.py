@@ -1,7 +1,7 @@
-"""What other libraries compute, by the constructor calls of docs/dialects.md.
+"""Values of other libraries, which the calls in docs/dialects.md should give.
 
-The calls are read from the page. A library that is not installed has the values that it
-asserts in its own tests or documentation, or its formula, as each test says.
+The calls are read from the page. If a library is not installed, its values are taken
+from its tests or documentation, or follow from its formulas, as each test says.
 """
 
 import itertools
@@ -20,8 +20,8 @@ NAMES = {name: getattr(metrics, name) for name in metrics.__all__}
 CALL = re.compile(r"`((?:[A-Z]\w+)\(.*?\))`")
 
 
-def rows_by_library():
-    """The calls of the page, by library and by the name that they have there."""
+def read_rows():
+    """Returns the calls of the page by library and by name in that library."""
     sections = re.split(r"^## (.+)$", PAGE.read_text(), flags=re.MULTILINE)[1:]
     rows = {}
     for library, text in zip(sections[::2], sections[1::2], strict=True):
@@ -31,11 +31,11 @@ def rows_by_library():
     return {library: calls for library, calls in rows.items() if calls}
 
 
-ROWS = rows_by_library()
+ROWS = read_rows()
 
 
-# What the page takes as given of a catalogue.
-GIVEN = {
+# Variables in calls of the page, which describe a catalog.
+CATALOG = {
     "n": 5,
     "interactions": np.array([1, 1, 2, 3, 1]),
     "quantiles": np.array([0.25, 0.25, 0.75, 1.0, 0.0]),
@@ -45,31 +45,36 @@ GIVEN = {
 }
 
 
-def named(library, row, k=10, more=None, **given):
-    """The metric that the page names, with another cutoff and `more` arguments."""
+def make_metric(library, row, k=10, more=None, **variables):
+    """Returns the metric of a row, with another cutoff and `more` arguments."""
     call = ROWS[library][row].replace("k=10", f"k={k}")
     if more:
         call = f"{call[:-1]}, {more})".replace("(, ", "(")
-    return eval(call, {**NAMES, "discounts": discounts, **GIVEN, **given})
+    return eval(call, {**NAMES, "discounts": discounts, **CATALOG, **variables})
 
 
-def agree(metric, expected, lists, precision=2e-6):
+def check_metric(metric, expected, lists, precision=2e-6):
     metric.reset_state()
     assert float(metric(*lists)) == pytest.approx(float(expected), abs=precision)
 
 
-def check(library, *cases, more=None, precision=2e-6):
-    """Compares rows of the page for lists, with a value, or with one by cutoff."""
+def check_rows(library, *cases, more=None, precision=2e-6):
+    """Checks rows of the page for lists, against a value or values by cutoff."""
     for row, lists, values, *others in cases:
         by_cutoff = values if isinstance(values, dict) else {10: values}
         for k, expected in by_cutoff.items():
-            agree(named(library, row, k, more), expected, lists, *others or [precision])
+            check_metric(
+                make_metric(library, row, k, more),
+                expected,
+                lists,
+                *others or [precision],
+            )
 
 
-def lists_of(*queries):
-    """Labels and scores of queries: the ids retrieved, in order, and the relevant ones.
+def make_lists(*queries):
+    """Returns labels and scores of queries, from their retrieved and relevant ids.
 
-    These are a list, or a dict with their labels.
+    The retrieved ids are in order. The relevant ids are a list, or a dict with labels.
     """
     labels, scores = [], []
     for retrieved, relevant in queries:
@@ -81,24 +86,27 @@ def lists_of(*queries):
     return labels, scores
 
 
-# Ten items with the same score, of which one is relevant.
+# Ten items with equal scores, one of which is relevant.
 FIRST_OF_TIED = [[1] + [0] * 9], [[1.0] * 10]
 LAST_OF_TIED = [[0] * 9 + [1]], [[1.0] * 10]
 # The discounts of ranks 2 and 3.
 SECOND, THIRD = 1 / math.log2(3), 1 / math.log2(4)
 
 
-# By values and formulas of libraries that are not installed, or do not have to be.
+# Libraries that need not be installed: documented values, and formulas.
 
 
 def test_tf_ranking():
-    """Asserted in its `metrics_test.py`; precision, MRR, NDCG, top 1 by formula."""
+    """Values are asserted in its `metrics_test.py`, or follow from formulas.
+
+    Precision, MRR, NDCG and metrics of top 1 are by formula.
+    """
     scores = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
     lists, judged = ([[0, 0, 1], [0, 1, 2]], scores), ([[0, 0, 1], [1, 0, 2]], scores)
     # A label below 1 counts too.
     halves = [[0, 0, 0.5], [0, 0.5, 2]], scores, [0.5, 2.5]
     tied = lists[0], [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]], [2.0, 3.0]
-    check(
+    check_rows(
         "TF-Ranking",
         ("NDCGMetric, topn=10", lists, {3: (SECOND + 1) / 2, 1: (0 + 1) / 2}),
         ("DCGMetric, topn=10", lists, {3: (SECOND + 3 + SECOND) / 2, 1: (0 + 3) / 2}),
@@ -113,47 +121,49 @@ def test_tf_ranking():
     )
     dcg = metrics.DCG(k=2, gain_fn="linear", rank_discount_fn="reciprocal")
     ranked = [[1, 2, 0], [2, 0, 1], [0, 2, 1]], [[3.0, 2.0, 1.0]] * 3
-    agree(dcg, (2 + 2 + 1) / (3 / 2) / 3 * (1 + 1 / 2), ranked)
+    check_metric(dcg, (2 + 2 + 1) / (3 / 2) / 3 * (1 + 1 / 2), ranked)
 
 
 def test_subtopics_of_tf_ranking():
-    """Asserted in its `metrics_test.py`."""
+    """Values are asserted in its `metrics_test.py`."""
     scores = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
     labels = [[[0, 0], [0, 1], [0, 1]], [[0, 0], [1, 0], [1, 1]]]
     one, fewer = (labels[:1], scores[:1]), ([[[0, 0], [0, 0], [1, 0]]], scores[:1])
     weighted = (*one, [[1.0, 2.0, 3.0]])
-    both = (1 + SECOND / 2 + 2 + SECOND / 2) / 2
-    check(
+    mean = (1 + SECOND / 2 + 2 + SECOND / 2) / 2
+    check_rows(
         "TF-Ranking",
-        ("AlphaDCGMetric, topn=10", (labels, scores), both),
+        ("AlphaDCGMetric, topn=10", (labels, scores), mean),
         ("AlphaDCGMetric, topn=10", weighted, {10: (4 + 3 * SECOND) / 5, 1: 2 / 2.5}),
         ("PrecisionIAMetric, topn=10", fewer, {10: 1 / 3, 1: 0, 2: 1 / 2}),
         ("PrecisionIAMetric, topn=10", (labels[1:], scores[1:]), 3 / 6),
     )
-    how = 'alpha=0.2, rank_discount_fn="reciprocal"'
-    check("TF-Ranking", ("AlphaDCGMetric, topn=10", one, 1 + 0.8 / 2), more=how)
+    options = 'alpha=0.2, rank_discount_fn="reciprocal"'
+    check_rows(
+        "TF-Ranking", ("AlphaDCGMetric, topn=10", one, 1 + 0.8 / 2), more=options
+    )
 
 
 def test_ndeval():
-    """The example of pyndeval's README, which cuts off the digits that follow."""
+    """Values are in the README of pyndeval, which truncates their digits."""
     subtopics = {"A": [1, 0, 0], "B": [0, 1, 0], "C": [0, 0, 1], "D": [0, 1, 0]}
     labels = [[subtopics.get(item, [0, 0, 0]) for item in "ADEBC"]]
     scores = [[9.3, 8.4, 8.1, 7.6, -math.inf]]
     expected = {"alpha-nDCG": 0.7868, "alpha-DCG": 0.4052, "ERR-IA": 0.3933}
     expected |= {"P-IA": 0.2, "strec": 0.6666}
     for row in ROWS["ndeval, pyndeval"]:
-        metric, value = named("ndeval, pyndeval", row, 5), expected[row[:-3]]
-        agree(metric, value, (labels, scores), precision=1e-4)
+        metric, value = make_metric("ndeval, pyndeval", row, 5), expected[row[:-3]]
+        check_metric(metric, value, (labels, scores), precision=1e-4)
 
 
 def test_allrank():
-    """Asserted in its `test_ndcg.py` and `test_mrr.py`; DCG by formula.
+    """Values are asserted in its `test_ndcg.py` and `test_mrr.py`. DCG is by formula.
 
     An empty list has the default of `filler_value` in its `metrics.py`.
     """
     scores = [[0.5, 0.2, 0.1]]
     one = [[0, 1], [0, 1]], [[0.2, 0.5], [0.5, 0.2]]
-    check(
+    check_rows(
         "allRank",
         ("ndcg, ats=[10]", ([[1, 0, 1]], scores), {1: 1.0, 2: 1 / (1 + SECOND)}),
         ("ndcg, ats=[10]", ([[0, 1, -1]], [[0.5, 0.2, 1.0]]), SECOND),
@@ -164,16 +174,16 @@ def test_allrank():
 
 
 def test_xgboost():
-    """Asserted in its `tests/cpp/metric/test_rank_metric.h`.
+    """Values are asserted in its `tests/cpp/metric/test_rank_metric.h`.
 
-    Weights, many ties and the top 1 are by the formulas of its `rank_metric.cc`.
+    Weights, many ties and top 1 are by the formulas of its `rank_metric.cc`.
     """
     tied = [[0, 0, 1, 1]], [[0.1, 0.9, 0.1, 0.9]]
     graded = [[10, 0, 0, 1, 5]], [[0.1, 0.2, 0.3, 4.0, 70.0]]
     groups = [[1, 1], [1, 0, 1], [0]], [[0.1, 0.9], [0.2, 0.8, 0.4], [1.7]]
     empty = [[0]], [[1.0]]
     linear = "ndcg@10, ndcg_exp_gain=False"
-    check(
+    check_rows(
         "XGBoost",
         ("ndcg@10", tied, {32: 0.6509, 2: 0.3868}),
         ("ndcg@10-", tied, {2: 0.3868}),
@@ -191,7 +201,7 @@ def test_xgboost():
         precision=1e-4,
     )
     weighted = [[0, 1], [0, 0]], [[2.0, 1.0], [2.0, 1.0]], [1.0, 4.0]
-    check(
+    check_rows(
         "XGBoost",
         ("map@10", weighted, (1 / 2 + 4 * 1) / 5),
         ("map@10-", weighted, (1 / 2 + 4 * 0) / 5),
@@ -205,10 +215,10 @@ ONE_IS_EMPTY = [[1, 0, 3], [0, 0, 0]], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]
 
 
 def test_lightgbm():
-    """By the formulas of its `rank_metric.hpp`, `map_metric.hpp`, `metadata.cpp`."""
+    """Formulas are in its `rank_metric.hpp`, `map_metric.hpp` and `metadata.cpp`."""
     tied = [[0, 1, 1, 0]], [[1.0, 1.0, 2.0, 2.0]]
     linear = (1 + 3 * THIRD) / (3 + SECOND)
-    check(
+    check_rows(
         "LightGBM",
         ("ndcg, eval_at=[10]", ONE_IS_EMPTY, {2: (1 / (7 + SECOND) + 1) / 2}),
         ("ndcg, eval_at=[10]", tied, {2: 1 / (1 + SECOND)}),
@@ -218,19 +228,19 @@ def test_lightgbm():
         ("map, eval_at=[10]", tied, {5: (1 + 2 / 4) / 2}),
         ("map, eval_at=[10]", ([[1, 1]], [[2.0, 1.0]]), {1: 1.0}),
     )
-    average = named("LightGBM", "map, eval_at=[10]", 2, 'empty_weight="own"')
+    average = make_metric("LightGBM", "map, eval_at=[10]", 2, 'empty_weight="own"')
     weights = np.mean([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], axis=1)
-    agree(average, (2 * 1 / 2 + 5 * 1) / 7, (*ONE_IS_EMPTY, weights))
+    check_metric(average, (2 * 1 / 2 + 5 * 1) / 7, (*ONE_IS_EMPTY, weights))
 
 
 def test_catboost():
-    """Asserted in its `precision_recall_at_k_ut.cpp` and `mrr_ut.cpp`.
+    """Values are asserted in its `precision_recall_at_k_ut.cpp` and `mrr_ut.cpp`.
 
-    Where tied items of a list have several labels, the lowest is the earliest here. The
-    rest is by the formulas of its `dcg.cpp` and `metric.cpp`.
+    Tied items are in ascending order of their labels here. The other values are by the
+    formulas of its `dcg.cpp` and `metric.cpp`.
     """
     tied = [[0, 0, 1, 1]], [[0.1, 0.9, 0.1, 0.9]]
-    check(
+    check_rows(
         "CatBoost",
         ("PrecisionAt:top=10", tied, {1: 0.0, 2: 0.5}),
         ("MAP:top=10", tied, {10: 0.5, 2: 0.25}),
@@ -238,15 +248,17 @@ def test_catboost():
     )
     labels = [[0, 0, 0], [0, 1, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1]]
     scores = [[1, 0, -2], [2, 1, 1, 2, 5], [-1, 0, -2, 0], [0.5, 0.5, 0.5]]
-    mrr = named("CatBoost", "MRR:top=10", 10, 'shuffle_ties=False, empty_weight="own"')
-    agree(mrr, 17 / 30, (labels, scores, [1.0, 2.0, 3.0, 4.0]))
+    mrr = make_metric(
+        "CatBoost", "MRR:top=10", 10, 'shuffle_ties=False, empty_weight="own"'
+    )
+    check_metric(mrr, 17 / 30, (labels, scores, [1.0, 2.0, 3.0, 4.0]))
     linear = (1 + 3 * THIRD) / (3 + SECOND)
     exponential = (1 + 7 * THIRD) / (7 + SECOND)
     of_rank = (1 + 3 / 3) / (3 + 1 / 2)
     tie = [[1, 0], [1, 0]], [[1.0, 1.0], [2.0, 1.0]]
     pairs = [[0, 1, 2], [0, 1, 0]], [[1.0, 1.0, 2.0], [0.0, 1.0, 0.0]], [3.0, 2.0]
     last = [[0, 0, 1, 0]], [[1.0, 0.0, -2.0, 5.0]]
-    check(
+    check_rows(
         "CatBoost",
         ("MRR:top=10", last, {1: 0.0, 10: 0.25}),
         ("NDCG:top=10", ONE_IS_EMPTY, {1: (1 / 3 + 1) / 2, 3: (linear + 1) / 2}),
@@ -260,7 +272,7 @@ def test_catboost():
 
 
 def test_catalyst():
-    """From its documentation; by formula where graded labels are out of order."""
+    """Values are in its documentation. Graded labels out of order are by formula."""
     hits = [[1, 0, 1], [1, 0, 1]], [[0.5, 0.2, 0.1], [0.5, 0.2, 0.1]]
     graded, ranks = [[2, 2, 1, 0]], np.arange(10.0)
     ascending, descending = (graded, [ranks[:4]]), (graded, [-ranks[:4]])
@@ -270,7 +282,7 @@ def test_catalyst():
     labels = [1, 0, 1, 0, 0, 1, 0, 0, 1, 1], [0, 1, 0, 0, 1, 0, 1, 0, 0, 0]
     average = {1: 0.5, 3: 0.6667, 5: 0.6417, 10: 0.5325}
     linear = 'ndcg, topk=[10], gain_function="linear_rank"'
-    check(
+    check_rows(
         "catalyst",
         ("ndcg, topk=[10]", hits, {2: 0.6131}, 1e-4),
         (linear, ascending, out_of_order),
@@ -283,22 +295,22 @@ def test_catalyst():
 
 
 def test_the_example_of_ignite_for_map():
-    """The mean of a list with hits at ranks 2 and 4, and a perfect one.
+    """The value is the mean of a list with hits at ranks 2 and 4 and a perfect list.
 
     A list without relevant items is left out.
     """
     labels = [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]]
     lists = labels, [[4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
     values = {1: 0.5, 2: 0.625, 3: 0.625, 4: 0.75}
-    check("ignite", ("MAP, by its documentation", lists, values))
+    check_rows("ignite", ("MAP, by its documentation", lists, values))
 
 
 def test_top_k_accuracy_of_tensorflow_recommenders():
-    """On the data of its `factorized_top_k_test.py`, with the values expected there.
+    """Data and expected values are those of its `factorized_top_k_test.py`.
 
-    They are those of `tf.math.in_top_k` for the whole matrix of scores. Without ids, a
-    constant model is right about all there, and with ids, by `tf.math.top_k`, about the
-    first item alone.
+    The values are those of `tf.math.in_top_k` for the matrix of all scores. A constant
+    model has a hit in every query without ids. With ids, by `tf.math.top_k`, it has a
+    hit for the first item only.
     """
     rng = np.random.RandomState(42)
     candidates = rng.normal(size=(100, 4)).astype("float32")
@@ -306,27 +318,27 @@ def test_top_k_accuracy_of_tensorflow_recommenders():
     weights = rng.uniform(size=(10, 1)).astype("float32")
     targets = rng.randint(0, 100, size=10)
     library, row = "TensorFlow Recommenders", "FactorizedTopK, ks=[10]"
-    hits = [named(library, row, k) for k in (1, 5, 10, 50)]
-    given = targets, queries, candidates, hits
-    found = catalogue.evaluate(*given, sample_weight=weights)
+    hits = [make_metric(library, row, k) for k in (1, 5, 10, 50)]
+    arguments = targets, queries, candidates, hits
+    actual = catalogue.evaluate(*arguments, sample_weight=weights)
     expected = [0.0, 0.17503180, 0.21064596, 0.71008551]
-    assert list(found.values()) == pytest.approx(expected, abs=1e-6)
-    first = named(library, "FactorizedTopK, ks=[10], with true_candidate_ids", 1)
-    found = catalogue.evaluate(range(4), np.ones((4, 1)), np.ones((4, 1)), [first])
-    assert list(found.values()) == pytest.approx([1 / 4])
+    assert list(actual.values()) == pytest.approx(expected, abs=1e-6)
+    first = make_metric(library, "FactorizedTopK, ks=[10], with true_candidate_ids", 1)
+    actual = catalogue.evaluate(range(4), np.ones((4, 1)), np.ones((4, 1)), [first])
+    assert list(actual.values()) == pytest.approx([1 / 4])
 
 
 def test_recommenders():
-    """Asserted in its `test_python_evaluation.py`; exponential gains by formula."""
+    """Values are in its `test_python_evaluation.py`, exponential gains by formula."""
     relevant = [3, 1, 2], [1, 4, 5, 6, 7], [2, 5, 6, *range(8, 15)]
-    found = [3, 10, 12], [10, 3, 5, 11, 13], [4, 10, 7, 13, 1, 3, 5, 2, 11, 14]
-    inputs = lists_of(*zip(found, relevant, strict=True))
-    ratings = lists_of((range(6), dict(enumerate([3, 2, 3, 0, 1, 2, 3, 2]))))
-    graded = lists_of((["b"], {"a": 3, "b": 2}))
+    retrieved = [3, 10, 12], [10, 3, 5, 11, 13], [4, 10, 7, 13, 1, 3, 5, 2, 11, 14]
+    inputs = make_lists(*zip(retrieved, relevant, strict=True))
+    ratings = make_lists((range(6), dict(enumerate([3, 2, 3, 0, 1, 2, 3, 2]))))
+    graded = make_lists((["b"], {"a": 3, "b": 2}))
     exponential = {1: 3 / 7, 2: 3 / (7 + 3 / math.log2(3))}
-    # 1 of 3 relevant items is first: what `map_at_k` divides by 2 for k of 2.
-    short = lists_of(([1, 9], [1, 2, 3]))
-    check(
+    # One of 3 relevant items has rank 1. `map_at_k` divides by 2 for k of 2.
+    short = make_lists(([1, 9], [1, 2, 3]))
+    check_rows(
         "recommenders",
         ("precision_at_k, k=10", inputs, 0.26666, 1e-5),
         ("recall_at_k, k=10", inputs, 0.37777, 1e-5),
@@ -340,13 +352,13 @@ def test_recommenders():
 
 
 def test_spark():
-    """Asserted in its `RankingMetricsSuite.scala`."""
+    """Values are asserted in its `RankingMetricsSuite.scala`."""
     one, two = [1, 6, 2, 7, 8, 3, 9, 10, 4, 5], [4, 1, 5, 6, 2, 7, 3, 8, 9, 10]
     empty = [1, 2, 3, 4, 5], []
-    inputs = lists_of((one, [1, 2, 3, 4, 5]), (two, [1, 2, 3]), empty)
+    inputs = make_lists((one, [1, 2, 3, 4, 5]), (two, [1, 2, 3]), empty)
     grades = {1: 3, 2: 2, 3: 1, 4: 1, 5: 1}, {1: 2, 2: 0, 3: 0}
-    graded = lists_of((one, grades[0]), (two, grades[1]), empty)
-    check(
+    graded = make_lists((one, grades[0]), (two, grades[1]), empty)
+    check_rows(
         "Spark MLlib",
         ("precisionAt(10)", inputs, {1: 1 / 3, 4: 0.75 / 3, 10: 0.8 / 3, 15: 8 / 45}),
         ("recallAt(10)", inputs, {1: 1 / 15, 2: 8 / 45, 5: 16 / 45, 15: 2 / 3}),
@@ -359,7 +371,10 @@ def test_spark():
 
 
 def test_lenskit():
-    """Asserted in its `tests/eval/test_rank_*.py`; hits, ranks, top 1 by formula."""
+    """Values are asserted in its `tests/eval/test_rank_*.py`, or follow from formulas.
+
+    Hits, reciprocal ranks and metrics of top 1 are by formula.
+    """
     ndcg = "NDCG, n of 10, with a field or on labels of 0 and 1"
     dcg = "DCG, n of 10, with a field or on labels of 0 and 1"
     ratings, many, three = {1: 3.0, 2: 5.0, 3: 4.0}, range(100), [1, 2, 3]
@@ -382,12 +397,12 @@ def test_lenskit():
         ("RBP, n of 10", ([1, 2], [1, 2]), {1: 0.15}),
         ("RBP, n of 10, normalize=True", ([9, 1], [1, 2]), {3: 0.85 / (1 + 0.85)}),
     ]
-    lists = [(row, lists_of(query), values) for row, query, values in cases]
-    check("LensKit", *lists, precision=1e-4)
+    lists = [(row, make_lists(query), values) for row, query, values in cases]
+    check_rows("LensKit", *lists, precision=1e-4)
 
 
 def test_lightfm():
-    """As computed by lightfm-next 1.19.0, with embeddings that give these scores."""
+    """lightfm-next 1.19.0 computed the values, with embeddings of these scores."""
     scores = [
         [0.9, 0.1, 0.8, 0.3, 0.7, 0.2],
         [0.2, 0.6, 0.1, 0.9, 0.5, 0.4],
@@ -395,21 +410,21 @@ def test_lightfm():
     ]
     test, train = [[2, 3], [5, -1], [-1, -1]], [[0], [1], [0]]
     rows = "precision_at_k, k=10", "recall_at_k, k=10", "reciprocal_rank"
-    given = test, np.eye(3), np.transpose(scores)
-    asked = [named("LightFM", row, 2) for row in rows]
-    found = catalogue.evaluate(*given, asked, exclude=train)
-    assert [*found.values()] == pytest.approx([0.5 / 2, 0.5 / 2, (1 + 1 / 3) / 2])
+    arguments = test, np.eye(3), np.transpose(scores)
+    requested = [make_metric("LightFM", row, 2) for row in rows]
+    actual = catalogue.evaluate(*arguments, requested, exclude=train)
+    assert [*actual.values()] == pytest.approx([0.5 / 2, 0.5 / 2, (1 + 1 / 3) / 2])
     labels = [[-1, 0, 1, 1, 0, 0], [0, -1, 0, 0, 0, 1], [-1, 0, 0, 0, 0, 0]]
-    check(
+    check_rows(
         "LightFM",
-        # By formula: it divides by k where there are less items too.
+        # The value is by formula, which divides by k even if there are fewer items.
         ("precision_at_k, k=10", (labels, scores), np.mean([2 / 10, 1 / 10])),
         ("auc_score", (labels, scores), np.mean([5 / 6, 0.5])),
     )
 
 
 def test_recbole():
-    """Asserted in its `test_topk_metrics.py` and `test_rank_metrics.py`.
+    """Values are asserted in its `test_topk_metrics.py` and `test_rank_metrics.py`.
 
     Precision at 10 is by formula.
     """
@@ -430,79 +445,101 @@ def test_recbole():
         ("NDCG, topk=[10]", {2: [0, 1, 1 / (1 + SECOND), 0], 3: [0, 1, *ndcg]}),
     ):
         means = {k: np.mean(values) for k, values in by_cutoff.items()}
-        check("RecBole", (row, (labels, scores), means))
-    # Of 2, 3 and 5 items, 1, 2 and 3 are relevant: their ranks add up to 1, 4 and 9.
+        check_rows("RecBole", (row, (labels, scores), means))
+    # The lists have 1 of 2, 2 of 3 and 3 of 5 relevant items. The sums of the relevant
+    # ranks are 1, 4 and 9.
     labels = [[1, 0], [1, 0, 1], [1, 0, 1, 0, 1]]
     scores = [[5.0, 4.0, 3.0, 2.0, 1.0][: len(row)] for row in labels]
     areas = [2 - 1 / 1, 3 - 1 / 2 - 4 / 2, (5 - 2 / 2 - 9 / 3) / 2]
     expected = np.average(areas, weights=[1, 2, 3])
-    agree(named("RecBole", "GAUC"), expected, (labels, scores, [1.0, 2.0, 3.0]))
+    check_metric(
+        make_metric("RecBole", "GAUC"), expected, (labels, scores, [1.0, 2.0, 3.0])
+    )
 
 
-# The items that three users are shown.
-SHOWN = [[0, 1], [1, 4], [4, 2]]
+# The recommended items of three users.
+RECOMMENDED = [[0, 1], [1, 4], [4, 2]]
 
 
-def test_what_recommenders_and_rectools_show():
-    """Asserted in their tests of the same counts, and in docstrings."""
+def test_exposure_of_recommenders_and_rectools():
+    """Values are asserted in their tests of equal counts, and in docstrings."""
     coverage = "catalog_coverage of the top 10, n items in train_df"
-    agree(named("recommenders", coverage, 2), 0.8, [SHOWN])
-    agree(named("recommenders", "novelty of the top 10", 2), 2.83333, [SHOWN], 1e-5)
-    shown = [[1, 2], [1, 2], [-1, -1], [-1, 1]]
-    agree(named("RecTools", "CatalogCoverage, k=10, normalize=True", 2), 0.4, [shown])
-    popularity = named("RecTools", "AvgRecPopularity, k=10", 1, interactions=[3, 2, 1])
-    agree(popularity, (3 + 1 + 1) / 3, [[[0], [2], [2]]])
+    check_metric(make_metric("recommenders", coverage, 2), 0.8, [RECOMMENDED])
+    check_metric(
+        make_metric("recommenders", "novelty of the top 10", 2),
+        2.83333,
+        [RECOMMENDED],
+        1e-5,
+    )
+    recommended = [[1, 2], [1, 2], [-1, -1], [-1, 1]]
+    check_metric(
+        make_metric("RecTools", "CatalogCoverage, k=10, normalize=True", 2),
+        0.4,
+        [recommended],
+    )
+    popularity = make_metric(
+        "RecTools", "AvgRecPopularity, k=10", 1, interactions=[3, 2, 1]
+    )
+    check_metric(popularity, (3 + 1 + 1) / 3, [[[0], [2], [2]]])
     known = {"users_who_know_it": np.array([3, 1, 1]), "users": 3}
-    novelty = named("RecTools", "MeanInvUserFreq, k=10", 1, **known)
-    agree(novelty, 2 * 1.5849625 / 3, [[[2], [1], [0]]])
+    novelty = make_metric("RecTools", "MeanInvUserFreq, k=10", 1, **known)
+    check_metric(novelty, 2 * 1.5849625 / 3, [[[2], [1], [0]]])
 
 
-def test_what_lenskit_and_recbole_show():
-    """By the formulas of `_gini.py`, `_pop.py` and `recbole/evaluator/metrics.py`."""
+def test_exposure_of_lenskit_and_recbole():
+    """Formulas are in `_gini.py`, `_pop.py` and `recbole/evaluator/metrics.py`."""
     counts = np.sort([1, 2, 1, 0, 2])
     gini = np.sum((2 * np.arange(1, 6) - 5 - 1) * counts) / counts.sum() / 5
-    # The counts of items that are shown, with the last of all places.
-    shown = np.array([1, 1, 2, 2])
-    of_shown = np.sum((2 * np.arange(5 - 4 + 1, 5 + 1) - 5 - 1) * shown) / (3 * 2) / 5
+    # Counts of recommended items, which take the last of all positions.
+    counts_above_0 = np.array([1, 1, 2, 2])
+    gini_of_recommended = (
+        np.sum((2 * np.arange(5 - 4 + 1, 5 + 1) - 5 - 1) * counts_above_0) / (3 * 2) / 5
+    )
     for library, row, expected in (
         ("LensKit", "ListGini, k=10, items=n", gini),
         ("LensKit", "MeanPopRank, k=10", np.mean([0.25, 0.25, 0.25, 0.0, 0.0, 0.75])),
         ("RecBole", "ItemCoverage, topk=[10]", 4 / 5),
-        ("RecBole", "GiniIndex, topk=[10]", of_shown),
+        ("RecBole", "GiniIndex, topk=[10]", gini_of_recommended),
         ("RecBole", "AveragePopularity, topk=[10]", np.mean([1, 1, 1, 1, 1, 2])),
     ):
-        agree(named(library, row, 2), expected, [SHOWN])
+        check_metric(make_metric(library, row, 2), expected, [RECOMMENDED])
 
 
 def test_pairs_of_items_and_of_lists():
-    """By the formulas of RecTools, LensKit's `_ils.py` and recmetrics' `metrics.py`."""
-    shows = np.zeros((3, 5))
-    np.put_along_axis(shows, np.array(SHOWN), 1, axis=1)
-    cosines = shows @ shows.T / 2
+    """Formulas are in RecTools, LensKit's `_ils.py` and recmetrics' `metrics.py`."""
+    is_recommended = np.zeros((3, 5))
+    np.put_along_axis(is_recommended, np.array(RECOMMENDED), 1, axis=1)
+    cosines = is_recommended @ is_recommended.T / 2
     expected = 1 - (cosines.sum() - 3) / (3 * (3 - 1))
-    agree(named("recmetrics", "personalization", 2), expected, [SHOWN])
-    # Of vectors at 45, 90 and 45 degrees.
+    check_metric(
+        make_metric("recmetrics", "personalization", 2), expected, [RECOMMENDED]
+    )
+    # The vectors of the three lists are at 45, 90 and 45 degrees.
     expected = 1 - (math.sqrt(0.5) + 0 + math.sqrt(0.5)) / 3
     for library, row in (
         ("RecTools", "IntraListDiversity, k=10, of cosine distances"),
         ("LensKit", "one minus ILS, n of 10"),
         ("recmetrics", "one minus intra_list_similarity"),
     ):
-        agree(named(library, row, 2), expected, [SHOWN])
+        check_metric(make_metric(library, row, 2), expected, [RECOMMENDED])
         # A vector of 0 has a cosine of 0.
-        agree(named(library, row, 3), 1 - (math.sqrt(0.5) + 0 + 0) / 3, [[[0, 1, 3]]])
+        check_metric(
+            make_metric(library, row, 3),
+            1 - (math.sqrt(0.5) + 0 + 0) / 3,
+            [[[0, 1, 3]]],
+        )
 
 
 def test_cornac():
-    """Asserted in its `tests/cornac/metrics/test_ranking.py`.
+    """Values are asserted in its `tests/cornac/metrics/test_ranking.py`.
 
-    A tie, the top 1, and cutoffs beyond the list are by formula.
+    A tie, top 1, and cutoffs beyond the list size are by formula.
     """
-    last, both = lists_of(([1, 2, 0], [2])), lists_of(([1, 2, 0], [0, 2]))
-    best = lists_of(([0, 2, 1], [0, 2]))
+    last, both = make_lists(([1, 2, 0], [2])), make_lists(([1, 2, 0], [0, 2]))
+    best = make_lists(([0, 2, 1], [0, 2]))
     scores = [[0.1, 0.4, 0.35, 0.8]]
     ten = [[0, 1, 0, 1, 0, 1, 0, 0, 0, 0]], [-np.arange(10.0)]
-    check(
+    check_rows(
         "cornac",
         ("NDCG, k=10", last, {2: 0.63093, 1: 0.0}),
         ("NCRR, k=10", both, (1 / 3 + 1 / 2) / (1 + 1 / 2)),
@@ -522,15 +559,15 @@ def test_cornac():
 
 @pytest.mark.filterwarnings("ignore:`y_pred` has .* NaN")
 def test_realistic_ranks_of_pykeen():
-    """On the scores of its `test_evaluators.py`, with the ranks expected there.
+    """Scores and expected ranks are those of its `test_evaluators.py`.
 
-    NaN, which there is what the filter left out, has no rank here either.
+    NaN marks items that its filter removes, which have no rank here either.
     """
     first, third = [1, 0, 0, 0, 0], [0, 0, 1, 0, 0]
     tied, known = [2.0, 2.0, 1.0, 3.0, 5.0], [1.0, 1.0, 3.0, np.nan, 0.0]
     labels, scores = [first, third, third], [tied, [1.0, 1.0, 3.0, 4.0, 0.0], known]
     whole, rest = (labels, scores), (labels[1:], scores[1:])
-    check(
+    check_rows(
         "PyKEEN",
         ("arithmetic_mean_rank, *realistic*, with ties", whole, (3.5 + 2 + 1) / 3),
         ("arithmetic_mean_rank", rest, (2 + 1) / 2),
@@ -540,18 +577,18 @@ def test_realistic_ranks_of_pykeen():
 
 
 def test_kaggle():
-    """By formula: the sum of precisions at the hits over min(R, k)."""
+    """The formula is the sum of precisions at the hits, divided by min(R, k)."""
     inputs = [[1, 0, 1, 0, 1, 1]], [[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]]
-    check("Kaggle", ("MAP@10", inputs, {3: (1 + 2 / 3) / 3}))
+    check_rows("Kaggle", ("MAP@10", inputs, {3: (1 + 2 / 3) / 3}))
 
 
-def test_what_beir_does_not_ask_pytrec_eval():
-    """By the formulas of its `custom_metrics.py`."""
-    inputs = lists_of(
+def test_own_metrics_of_beir():
+    """Formulas are in its `custom_metrics.py`. Its other metrics use pytrec_eval."""
+    inputs = make_lists(
         ("adbc", {"a": 0, "b": 2, "c": 1, "x": 1, "y": 1}), ("bca", {"a": 1})
     )
     capped, ranks = "R_cap@10, R_cap_at_10", "MRR@10, mrr_at_10"
-    check(
+    check_rows(
         "BEIR and MTEB",
         (capped, inputs, {3: (1 / 3 + 1 / 1) / 2, 2: (0 / 2 + 0 / 1) / 2}),
         (ranks, inputs, {3: (1 / 3 + 1 / 3) / 2, 2: 0}),
@@ -562,12 +599,12 @@ def test_what_beir_does_not_ask_pytrec_eval():
 
 
 def test_information_retrieval_evaluator_of_sentence_transformers():
-    """By the formulas of its `InformationRetrievalEvaluator.py`."""
-    inputs = lists_of(("bacd", "acxy"), ("ab", "a"))
+    """Formulas are in its `InformationRetrievalEvaluator.py`."""
+    inputs = make_lists(("bacd", "acxy"), ("ab", "a"))
     ndcg = ((SECOND + THIRD) / (1 + SECOND + THIRD) + 1) / 2
     recall = {1: (0 / 4 + 1 / 1) / 2, 3: (2 / 4 + 1 / 1) / 2}
     average = ((1 / 2 + 2 / 3) / 3 + 1) / 2
-    check(
+    check_rows(
         "sentence-transformers",
         ("InformationRetrievalEvaluator, accuracy@10", inputs, {1: (0 + 1) / 2}),
         ("InformationRetrievalEvaluator, precision@10", inputs, {3: (2 + 1) / 3 / 2}),
@@ -579,30 +616,30 @@ def test_information_retrieval_evaluator_of_sentence_transformers():
 
 
 def test_llama_index():
-    """Asserted in its `tests/evaluation/test_metrics.py`."""
-    perfect, missing = lists_of(("cabd", "abc")), lists_of(("ea", "abcd"))
-    check(
+    """Values are asserted in its `tests/evaluation/test_metrics.py`."""
+    perfect, missing = make_lists(("cabd", "abc")), make_lists(("ea", "abcd"))
+    check_rows(
         "llama_index",
         ("hit_rate", perfect, 1.0),
-        ("hit_rate, use_granular_hit_rate", lists_of(("aeb", "abcd")), 2 / 4),
+        ("hit_rate, use_granular_hit_rate", make_lists(("aeb", "abcd")), 2 / 4),
         ("mrr", missing, 1 / 2),
         ("precision", missing, 1 / 2),
         ("recall", missing, 1 / 4),
         ("ap", missing, (0 + 1 / 2) / 4),
-        ("ap", lists_of(("agob", "ab")), (1 / 1 + 2 / 4) / 2),
+        ("ap", make_lists(("agob", "ab")), (1 / 1 + 2 / 4) / 2),
         ("ndcg", missing, SECOND / (1 + SECOND + THIRD + 1 / math.log2(5))),
     )
 
 
 def test_haystack():
-    """Asserted in its `test/components/evaluators`."""
+    """Values are asserted in its `test/components/evaluators`."""
     queries = [("a", "a"), ("abc", "ac"), ("abc", "xa"), ("abc", "cb"), ("abc", "x")]
-    lists = lists_of(*queries, ("abcd", "ac"))
-    several = lists_of(*queries[:4], ("abc", "abcx"), ("abcd", "ac"))
+    lists = make_lists(*queries, ("abcd", "ac"))
+    several = make_lists(*queries[:4], ("abc", "abcx"), ("abcd", "ac"))
     queries[1:3] = ("bac", "ac"), ("bca", "xa")
-    ranked = lists_of(*queries, ("abcd", "ac"))
-    graded = lists_of(([1, 2, 3, 4, 5], {1: 3, 2: 2, 3: 3, 6: 2, 7: 3, 8: 2}))
-    check(
+    ranked = make_lists(*queries, ("abcd", "ac"))
+    graded = make_lists(([1, 2, 3, 4, 5], {1: 3, 2: 2, 3: 3, 6: 2, 7: 3, 8: 2}))
+    check_rows(
         "haystack",
         ("DocumentMAPEvaluator", lists, 0.625),
         ('DocumentRecallEvaluator, mode="single_hit"', lists, 5 / 6),
@@ -613,23 +650,26 @@ def test_haystack():
 
 
 def test_mlflow():
-    """Asserted in its `tests/metrics/test_metric_definitions.py`; top 1 by formula."""
-    some = lists_of(("ab", "ab"), ("cd", "cb"), ("e", "e"), ("fg", "c"))
-    more = lists_of(("ab", "abcd"), ("cde", "cbad"), ("fg", ""), ("a", "ac"))
+    """Values are asserted in its `tests/metrics/test_metric_definitions.py`.
+
+    Metrics of top 1 are by formula.
+    """
+    some = make_lists(("ab", "ab"), ("cd", "cb"), ("e", "e"), ("fg", "c"))
+    more = make_lists(("ab", "abcd"), ("cde", "cbad"), ("fg", ""), ("a", "ac"))
     recall = {1: (1 / 4 + 1 / 4 + 0 + 0.5) / 4, 4: (0.5 + 0.5 + 0 + 0.5) / 4}
-    check(
+    check_rows(
         "mlflow",
         ("precision_at_k(10)", some, {1: 3 / 4, 4: 2.5 / 4}),
         ("recall_at_k(10)", more, recall),
-        ("ndcg_at_k(10)", lists_of(("451", "123")), {2: 0.0, 3: 0.2346394}),
+        ("ndcg_at_k(10)", make_lists(("451", "123")), {2: 0.0, 3: 0.2346394}),
     )
 
 
 def test_pytorch_metric_learning():
-    """By the formulas of its `accuracy_calculator.py`."""
+    """Formulas are in its `accuracy_calculator.py`."""
     inputs = [[1, 0, 1, 0, 1], [0, 1, 1, 0, 0]], [[5.0, 4.0, 3.0, 2.0, 1.0]] * 2
     average = ((1 + 2 / 3) / 2 + (1 / 2 + 2 / 3) / 2) / 2
-    check(
+    check_rows(
         "pytorch-metric-learning",
         ("mean_average_precision_at_r", inputs, ((1 + 2 / 3) / 3 + (1 / 2) / 2) / 2),
         ("r_precision", inputs, (2 / 3 + 1 / 2) / 2),
@@ -638,7 +678,7 @@ def test_pytorch_metric_learning():
     )
 
 
-# The libraries themselves. Lists with relevant items, without ties.
+# Libraries that are installed, with lists that have relevant items and no ties.
 
 
 @pytest.fixture(scope="module")
@@ -657,23 +697,23 @@ def binary(lists):
     return (lists[0] >= 1).astype(int)
 
 
-def with_both_labels(labels):
+def has_both_labels(labels):
     return (labels.min(axis=1) == 0) & (labels.max(axis=1) == 1)
 
 
 def tied_scores(lists):
-    """Scores of few levels for the same lists."""
+    """Returns scores of the lists with four values, which tie."""
     levels = np.random.default_rng(4).integers(0, 4, size=lists[1].shape)
     return levels.astype("float32")
 
 
-def by_query(rows, are_there):
-    """The items of each row that are there, by ids that descend."""
-    found = {}
-    for i, (row, there) in enumerate(zip(rows.tolist(), are_there, strict=True)):
+def make_dicts(rows, is_present):
+    """Returns the items of each row that are present, by descending ids."""
+    items_by_query = {}
+    for i, (row, present) in enumerate(zip(rows.tolist(), is_present, strict=True)):
         items = zip("lkjihgfedcba", row, strict=True)
-        found[f"q{i}"] = dict(itertools.compress(items, there))
-    return found
+        items_by_query[f"q{i}"] = dict(itertools.compress(items, present))
+    return items_by_query
 
 
 def mean_over_lists(function, labels, scores, **arguments):
@@ -686,18 +726,18 @@ def test_sklearn(lists):
     from sklearn import metrics as theirs
 
     labels, scores, tied = binary(lists), lists[1], tied_scores(lists)
-    mixed = with_both_labels(labels)
+    mixed = has_both_labels(labels)
     for each in (scores, tied):
         graded, pairs = (lists[0], each), (labels[mixed], each[mixed])
-        of_base_3 = theirs.dcg_score(*graded, k=K, log_base=3)
+        dcg_of_base_3 = theirs.dcg_score(*graded, k=K, log_base=3)
         area = mean_over_lists(theirs.roc_auc_score, *pairs)
         loss = theirs.label_ranking_loss(*pairs)
         name = "the mean of roc_auc_score over lists with labels of 0 and 1"
-        check(
+        check_rows(
             "scikit-learn",
             ("ndcg_score, k=10", graded, {K: theirs.ndcg_score(*graded, k=K)}),
             ("dcg_score, k=10", graded, {K: theirs.dcg_score(*graded, k=K)}, 1e-5),
-            ("dcg_score, k=10, log_base=3", graded, {K: of_base_3}, 1e-5),
+            ("dcg_score, k=10, log_base=3", graded, {K: dcg_of_base_3}, 1e-5),
             (name, (labels, each), area),
             ("1 minus label_ranking_loss", (labels, each), 1 - loss),
         )
@@ -713,7 +753,7 @@ def test_sklearn(lists):
     empty[:7] = 0.0
     weights = np.linspace(0.5, 5.0, len(empty))
     ndcg = theirs.ndcg_score(empty, tied, k=K, sample_weight=weights)
-    check(
+    check_rows(
         "scikit-learn",
         ("top_k_accuracy_score, k=10", (targets, scores), {K: hits}),
         (name, lists, {K: f_beta}),
@@ -724,7 +764,7 @@ def test_sklearn(lists):
         (empty >= 1).astype(int), scores, sample_weight=weights
     )
     row, own = "label_ranking_average_precision_score", 'empty_weight="own"'
-    check("scikit-learn", (row, (empty, scores, weights), ranking), more=own)
+    check_rows("scikit-learn", (row, (empty, scores, weights), ranking), more=own)
 
 
 @pytest.mark.slow
@@ -738,7 +778,7 @@ def test_scipy(lists):
     ):
         for each in (lists, tied):
             expected = mean_over_lists(lambda *x, f=theirs: f(*x).statistic, *each)
-            agree(named("SciPy", row), expected, each)
+            check_metric(make_metric("SciPy", row), expected, each)
 
 
 @pytest.mark.slow
@@ -748,10 +788,10 @@ def test_torchmetrics(lists):
 
     labels = binary(lists)
     labels[0] = 1
-    mixed = with_both_labels(labels)
+    mixed = has_both_labels(labels)
     tied = np.floor(lists[1] / 3) + 1.0
     adaptive = "RetrievalPrecision, top_k=10, adaptive_k=True"
-    for row, given, arguments in (
+    for row, batch, arguments in (
         ("RetrievalMAP, top_k=10", (labels, lists[1]), {"top_k": K}),
         ("RetrievalMRR, top_k=10", (labels, lists[1]), {"top_k": K}),
         ("RetrievalPrecision, top_k=10", (labels, lists[1]), {"top_k": K}),
@@ -764,16 +804,20 @@ def test_torchmetrics(lists):
         ("RetrievalAUROC", (labels[mixed], tied[mixed]), {}),
         ("RetrievalNormalizedDCG, top_k=10", (lists[0], tied), {"top_k": K}),
     ):
-        y_true, y_pred = map(torch.as_tensor, given)
+        y_true, y_pred = map(torch.as_tensor, batch)
         indexes = torch.arange(len(y_true))[:, None].expand_as(y_true)
         theirs = getattr(retrieval, row.split(",")[0])(**arguments)
         expected = theirs(y_pred, y_true.int(), indexes=indexes)
-        agree(named("torchmetrics", row, arguments.get("top_k", 10)), expected, given)
+        check_metric(
+            make_metric("torchmetrics", row, arguments.get("top_k", 10)),
+            expected,
+            batch,
+        )
 
 
 @pytest.mark.slow
 def test_what_torchmetrics_ignores():
-    """As the page says: these metrics alone take scores of 0 or less for no items."""
+    """Four metrics ignore items with scores of 0 or less, as the page documents."""
     import torch
     from torchmetrics import retrieval
 
@@ -784,7 +828,7 @@ def test_what_torchmetrics_ignores():
     ignore = {"RetrievalMAP", "RetrievalMRR", "RetrievalPrecision", "RetrievalRecall"}
     for name in retrieval.__all__:
         metric = getattr(retrieval, name)()
-        # As text, as some are several tensors.
+        # Values are compared as strings, as some values have several tensors.
         one, other = (str(metric(x, labels, indexes=lists)) for x in (above, below))
         assert (one == other) == (name not in ignore), name
 
@@ -794,11 +838,11 @@ def test_ranx(lists):
     from ranx import Qrels, Run, evaluate
 
     labels, scores = lists
-    # In every list, some relevant items and some others are not retrieved.
+    # Each list has relevant and irrelevant items that are not retrieved.
     scores = np.where(np.arange(12) % 5 == 1, -np.inf, scores)
     both = labels.astype(int), binary(lists)
-    qrels, ones = (Qrels(by_query(x, x >= 0)) for x in both)
-    run = Run(by_query(scores, scores >= 0))
+    qrels, ones = (Qrels(make_dicts(x, x >= 0)) for x in both)
+    run = Run(make_dicts(scores, scores >= 0))
     for row in ROWS["ranx"]:
         measure, *_ = row.partition(", on ")
         measure, _, divisor = measure.partition(" divided by ")
@@ -806,11 +850,11 @@ def test_ranx(lists):
         for k in (K, 20):
             expected = evaluate(judgments, run, measure.replace("@10", f"@{k}"))
             expected = float(expected) / float(divisor or 1)
-            agree(named("ranx", row, k), expected, (labels, scores), 1e-5)
+            check_metric(make_metric("ranx", row, k), expected, (labels, scores), 1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit")  # its own
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # a warning of ignite
 def test_ignite(lists):
     import torch
     from ignite.metrics import rec_sys
@@ -823,11 +867,13 @@ def test_ignite(lists):
         ("HitRate, top_k=[10]", rec_sys.HitRate(top_k=[K])),
     ):
         theirs.update((y_pred, y_true))
-        agree(named("ignite", row, K), theirs.compute()[0], (labels, lists[1]))
+        check_metric(
+            make_metric("ignite", row, K), theirs.compute()[0], (labels, lists[1])
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # its own
+@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # by keras-rs
 def test_keras_rs(lists):
     import keras_rs
 
@@ -838,14 +884,14 @@ def test_keras_rs(lists):
         weights = rng.choice(values, shape).astype("float32")
         for row, k in itertools.product(ROWS["keras-rs"], (K, None)):
             theirs = eval(row.replace("k=10", f"k={k}"), {"keras_rs": keras_rs})
-            given = labels, lists[1], weights
-            found = float(named("keras-rs", row, k)(*given))
-            assert found == pytest.approx(float(theirs(*given)), rel=2e-6), row
+            batch = labels, lists[1], weights
+            actual = float(make_metric("keras-rs", row, k)(*batch))
+            assert actual == pytest.approx(float(theirs(*batch)), rel=2e-6), row
 
 
 @pytest.mark.slow
 def test_pytrec_eval(lists):
-    """With ties, judgments below 0, and documents that nobody judged or retrieved."""
+    """The data have ties, judgments below 0, and unjudged or unretrieved documents."""
     import pytrec_eval
 
     rng = np.random.default_rng(6)
@@ -857,20 +903,25 @@ def test_pytrec_eval(lists):
     ties = rng.integers(1, 9, size=judgments.shape).astype("float32")
     labels = np.where(is_judged, np.maximum(judgments, 0), 0)
     scores = np.where(is_retrieved, ties, -np.inf)
-    qrels, run = by_query(judgments, is_judged), by_query(ties, is_retrieved)
-    # To bpref, an item without a judgment, or with one below 0, is padding.
+    qrels, run = make_dicts(judgments, is_judged), make_dicts(ties, is_retrieved)
+    # bpref ignores items without a judgment of at least 0, which are padding here.
     known = np.where(is_judged, np.maximum(judgments, -1), -1)
     cutoffs, library = (K, 20), "trec_eval and pytrec_eval"
-    asked = {row.replace("10", str(k)) for row in ROWS[library] for k in cutoffs}
-    topics = pytrec_eval.RelevanceEvaluator(qrels, asked).evaluate(run).values()
+    measures = {row.replace("10", str(k)) for row in ROWS[library] for k in cutoffs}
+    topics = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run).values()
 
-    def mean_of(measure, k):
+    def average_topics(measure, k):
         return np.mean([topic[measure.replace(".10", f"_{k}")] for topic in topics])
 
     for k in cutoffs:
         for row in ROWS["trec_eval and pytrec_eval"]:
             judged = known if row == "bpref" else labels
-            agree(named(library, row, k), mean_of(row, k), (judged, scores), 1e-5)
+            check_metric(
+                make_metric(library, row, k),
+                average_topics(row, k),
+                (judged, scores),
+                1e-5,
+            )
         for row, measure in (
             ("NDCG@10, ndcg_at_10", "ndcg_cut.10"),
             ("MAP@10, map_at_10", "map_cut.10"),
@@ -878,13 +929,13 @@ def test_pytrec_eval(lists):
             ("P@10, precision_at_10", "P.10"),
             ("Accuracy@10, hit_rate_at_10", "success.10"),
         ):
-            metric = named("BEIR and MTEB", row, k)
-            agree(metric, mean_of(measure, k), (labels, scores), 1e-5)
+            metric = make_metric("BEIR and MTEB", row, k)
+            check_metric(metric, average_topics(measure, k), (labels, scores), 1e-5)
 
 
 @pytest.mark.slow
 def test_reranking_of_sentence_transformers(lists):
-    """It asks scikit-learn; reciprocal ranks by formula."""
+    """Values are those of scikit-learn, and reciprocal ranks are by formula."""
     from sklearn.metrics import average_precision_score, ndcg_score
 
     labels, tied = binary(lists), tied_scores(lists)
@@ -893,7 +944,7 @@ def test_reranking_of_sentence_transformers(lists):
     firsts = 1 + np.argmax(np.take_along_axis(labels, order, axis=1), axis=1)
     reciprocal = np.mean(np.where(firsts <= K, 1 / firsts, 0))
     ndcg = ndcg_score(labels, tied, k=K)
-    check(
+    check_rows(
         "sentence-transformers",
         ("RerankingEvaluator, ndcg@10", (labels, tied), {K: ndcg}),
         ("RerankingEvaluator, map", lists, average),
@@ -912,24 +963,26 @@ def test_rax(lists):
     for row in ROWS["rax"]:
         name, takes_cutoff, _ = row.partition(", topn=10")
         for each, k in itertools.product((scores, tied, unretrieved), (K, 12)):
-            how = {"topn": k} if takes_cutoff else {}
-            expected = getattr(rax, name)(each, labels, **how)
-            found = named("rax", row, k, "shuffle_ties=False" if takes_cutoff else None)
-            agree(found, expected, (labels, each), 1e-5)
-    # What the page says of weights.
+            options = {"topn": k} if takes_cutoff else {}
+            expected = getattr(rax, name)(each, labels, **options)
+            actual = make_metric(
+                "rax", row, k, "shuffle_ties=False" if takes_cutoff else None
+            )
+            check_metric(actual, expected, (labels, each), 1e-5)
+    # The page documents the factor between weighted values.
     weights = np.random.default_rng(5).choice([0.5, 1.0, 3.0], labels.shape)
     weights = weights.astype("float32")
     gains = 2.0**labels - 1.0
     list_weights = np.sum(weights * gains, axis=1) / np.sum(gains, axis=1)
     for name, factor in (("ndcg", 1.0), ("dcg", list_weights)):
-        found = getattr(functional, name)(labels, scores, sample_weight=weights, k=K)
+        actual = getattr(functional, name)(labels, scores, sample_weight=weights, k=K)
         theirs = getattr(rax, f"{name}_metric")
         expected = float(theirs(scores, labels, topn=K, weights=weights))
-        assert np.mean(found * factor) == pytest.approx(expected, rel=1e-5)
+        assert np.mean(actual * factor) == pytest.approx(expected, rel=1e-5)
 
 
 def test_every_call_on_the_page_is_a_call():
-    names = {**NAMES, **GIVEN, "discounts": discounts, "math": math}
+    names = {**NAMES, **CATALOG, "discounts": discounts, "math": math}
     calls = CALL.findall(PAGE.read_text())
     assert len(calls) > 150
     for call in calls:

@@ -1,4 +1,4 @@
-"""Docstrings: what is shared stands once, and the site shows it wherever it holds."""
+"""Descriptions of shared arguments: one docstring has them, and the site shows all."""
 
 import collections
 import inspect
@@ -12,19 +12,24 @@ from registry import CASES, EXPOSURE_METRICS, cases_for_cutoff
 import keras_rank
 from keras_rank.metrics import ExposureMetric, RankingMetric, RankingMetrics
 
-pytest.importorskip("griffe", reason="the site's tools are not installed")
+pytest.importorskip("griffe", reason="the tools of the site are not installed")
 
 PATH = pathlib.Path(__file__).parents[2] / "docs" / "keras_style.py"
 STYLE = types.SimpleNamespace(**runpy.run_path(str(PATH)))
-FACES = [keras_rank.callbacks, keras_rank.catalogue, keras_rank.discounts]
-FACES += [keras_rank.functional, keras_rank.gains, keras_rank.metrics, keras_rank.utils]
-# Functions that are generated from classes refer to these.
+MODULES = [keras_rank.callbacks, keras_rank.catalogue, keras_rank.discounts]
+MODULES += [
+    keras_rank.functional,
+    keras_rank.gains,
+    keras_rank.metrics,
+    keras_rank.utils,
+]
+# Functions that are generated from classes refer to the docstrings of the classes.
 GENERATED = {case.function for case in CASES}
-THINGS = {
-    f"{face.__name__}.{name}": getattr(face, name)
-    for face in FACES
-    for name in face.__all__
-    if getattr(face, name) not in GENERATED
+OBJECTS = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in MODULES
+    for name in module.__all__
+    if getattr(module, name) not in GENERATED
 }
 BASES = {
     "keras_rank.catalogue.rank": keras_rank.catalogue.rank,
@@ -32,8 +37,8 @@ BASES = {
     "keras_rank.metrics.RankingMetric": RankingMetric,
     "keras_rank.metrics.ExposureMetric": ExposureMetric,
 }
-# What a class says otherwise than its function, as it computes a mean later on.
-LATER = {
+# Sentences that differ between functions and classes, which compute means.
+SENTENCES_OF_CLASSES = {
     "The seed of the shuffle. Defaults to `None`: each call draws a seed from Keras's "
     "global generator, as Keras's random operations do without a seed. Compiled code "
     "derives the seed from the state of Python's generator instead. "
@@ -49,119 +54,136 @@ LATER = {
 }
 
 
-def arguments_of(docstring):
-    found = STYLE.arguments_of(docstring)
-    return {name: " ".join(text.split()) for name, text in found.items()}
+def read_arguments(docstring):
+    arguments = STYLE.parse_arguments(docstring)
+    return {name: " ".join(text.split()) for name, text in arguments.items()}
 
 
-def written(thing):
-    """What the docstring of a thing itself says of each argument."""
-    return arguments_of(inspect.getdoc(thing))
+def read_own_arguments(documented):
+    """Returns the descriptions of arguments that an object's own docstring has."""
+    return read_arguments(inspect.getdoc(documented))
 
 
-def shown(thing):
-    """What the site shows of each argument."""
-    return arguments_of(STYLE.in_full(inspect.getdoc(thing)))
+def read_shown_arguments(documented):
+    """Returns the descriptions of arguments that the site shows for an object."""
+    return read_arguments(STYLE.expand_references(inspect.getdoc(documented)))
 
 
 UPDATED = [ExposureMetric, RankingMetric, RankingMetrics]
-OTHERS = [ExposureMetric, *(metric.update_state for metric in UPDATED)]
+MORE_OBJECTS = [ExposureMetric, *(metric.update_state for metric in UPDATED)]
 
 
 @pytest.mark.parametrize(
-    "thing", [*THINGS.values(), *OTHERS], ids=lambda thing: thing.__qualname__
+    "documented", [*OBJECTS.values(), *MORE_OBJECTS], ids=lambda x: x.__qualname__
 )
-def test_every_argument_is_shown_in_full(thing):
-    arguments = shown(thing)
-    assert arguments.keys() == inspect.signature(thing).parameters.keys() - {"self"}
+def test_every_argument_is_shown_in_full(documented):
+    arguments = read_shown_arguments(documented)
+    assert arguments.keys() == inspect.signature(documented).parameters.keys() - {
+        "self"
+    }
     assert not [text for text in arguments.values() if text.startswith("as for `keras")]
 
 
 def test_the_site_shows_all_of_ndcg():
-    assert ", ".join(shown(keras_rank.metrics.NDCG)) == (
+    assert ", ".join(read_shown_arguments(keras_rank.metrics.NDCG)) == (
         "k, gain_fn, rank_discount_fn, relevance_threshold, name, shuffle_ties, seed, "
         "empty_value, empty_weight, sparse_labels, dtype"
     )
     before = inspect.getdoc(keras_rank.metrics.NDCG)
-    docstring = STYLE.in_full(before)
+    docstring = STYLE.expand_references(before)
     assert "\n    seed: int or `keras.random.SeedGenerator`. The seed of" in docstring
-    # What the class itself says, not what its base does.
+    # Descriptions of the class precede those of its base.
     assert "\n    relevance_threshold: float. Labels below the " in docstring
     assert "\n    name: str. Defaults to `ndcg_at_k`, or" in docstring
     assert docstring.split("Args:\n")[0] == before.split("Args:\n")[0]
     assert docstring.split("\n\nRaises:")[1] == before.split("\n\nRaises:")[1]
 
 
-def test_what_a_docstring_says_itself_wins():
-    own = "Args:\n    seed: my own.\n"
-    both = f"{own}    **arguments: as for `keras_rank.functional`: seed.\n"
-    assert STYLE.in_full(both) == own
+def test_own_descriptions_take_precedence():
+    own_section = "Args:\n    seed: my own.\n"
+    section = f"{own_section}    **arguments: as for `keras_rank.functional`: seed.\n"
+    assert STYLE.expand_references(section) == own_section
 
 
 def test_a_name_that_the_base_lacks_is_an_error():
     with pytest.raises(KeyError, match="cutoff"):
-        STYLE.in_full("Args:\n    **arguments: as for `keras_rank.functional`: cutoff.")
+        STYLE.expand_references(
+            "Args:\n    **arguments: as for `keras_rank.functional`: cutoff."
+        )
 
 
-@pytest.mark.parametrize("name", THINGS.keys() - BASES.keys())
-def test_what_is_shared_is_not_repeated(name):
-    """But `k`, which people look for first."""
+@pytest.mark.parametrize("name", OBJECTS.keys() - BASES.keys())
+def test_shared_descriptions_are_not_repeated(name):
+    """The description of `k` is repeated, as people look for `k` first."""
     for base in BASES.values():
-        repeated = written(THINGS[name]).items() & written(base).items()
+        repeated = (
+            read_own_arguments(OBJECTS[name]).items() & read_own_arguments(base).items()
+        )
         assert {argument for argument, _ in repeated} <= {"k"}
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_what_several_say_stands_in_their_base(face):
-    said = collections.Counter(
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_repeated_descriptions_are_in_a_base(module):
+    counts = collections.Counter(
         (argument, text)
-        for name in face.__all__
-        for argument, text in written(getattr(face, name)).items()
+        for name in module.__all__
+        for argument, text in read_own_arguments(getattr(module, name)).items()
         if argument != "k" and not text.startswith("as for `keras_rank")
     )
-    # Discounts have no base, and one line each.
-    assert {each for each, number in said.items() if number > 2} <= {
+    # Discounts have no base, and descriptions of one line.
+    assert {description for description, number in counts.items() if number > 2} <= {
         ("ranks", "tensor of any shape. The ranks, from 1.")
     }
 
 
-def test_all_say_the_same_of_k():
+def test_all_descriptions_of_k_are_equal():
     cases = cases_for_cutoff(1)
     for base, others in (
         (keras_rank.functional, [RankingMetric]),
         (RankingMetric, [case.metric for case in cases]),
         (ExposureMetric, EXPOSURE_METRICS),
     ):
-        assert {written(other)["k"] for other in others} == {written(base)["k"]}
+        assert {read_own_arguments(other)["k"] for other in others} == {
+            read_own_arguments(base)["k"]
+        }
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_function_shows_the_arguments_of_its_class(case):
-    """And refers to the class, by the name under which it is found."""
+    """The docstring also refers to the class by its public name."""
     function = case.function
     assert getattr(keras_rank.functional, function.__name__) is function
-    of_function, of_class = (
+    function_parameters, class_parameters = (
         dict(inspect.signature(x).parameters) for x in (function, case.metric)
     )
-    first = [of_function.pop(x) for x in ("y_true", "y_pred", "sample_weight")]
+    first = [function_parameters.pop(x) for x in ("y_true", "y_pred", "sample_weight")]
     assert [str(x.kind) for x in first] == [
         "POSITIONAL_OR_KEYWORD",
         "POSITIONAL_OR_KEYWORD",
         "KEYWORD_ONLY",
     ]
-    assert {x.kind.name for x in of_function.values()} == {"KEYWORD_ONLY"}
-    names = [name for name in of_class if name not in ("name", "empty_weight")]
-    assert [*of_function] == names
-    assert all(of_function[x].default == of_class[x].default for x in names)
+    assert {x.kind.name for x in function_parameters.values()} == {"KEYWORD_ONLY"}
+    names = [name for name in class_parameters if name not in ("name", "empty_weight")]
+    assert [*function_parameters] == names
+    assert all(
+        function_parameters[x].default == class_parameters[x].default for x in names
+    )
     docstring = inspect.getdoc(function)
     assert f"`keras_rank.metrics.{case.metric.__name__}`" in docstring
     row = f"| `{function.__name__}` | `{case.metric.__name__}` |"
     assert row in keras_rank.functional.__doc__
 
 
-def test_a_class_says_the_same_as_the_functions():
-    of_functions, of_class = written(keras_rank.functional), written(RankingMetric)
-    for argument in of_functions.keys() & of_class.keys():
-        expected = of_functions[argument]
-        now = next((now for now in LATER if now in expected), "")
-        assert of_class[argument] == expected.replace(now, LATER.get(now, ""))
+def test_descriptions_of_classes_equal_those_of_functions():
+    function_descriptions, class_descriptions = (
+        read_own_arguments(keras_rank.functional),
+        read_own_arguments(RankingMetric),
+    )
+    for argument in function_descriptions.keys() & class_descriptions.keys():
+        expected = function_descriptions[argument]
+        sentence = next(
+            (sentence for sentence in SENTENCES_OF_CLASSES if sentence in expected), ""
+        )
+        assert class_descriptions[argument] == expected.replace(
+            sentence, SENTENCES_OF_CLASSES.get(sentence, "")
+        )

@@ -1,4 +1,4 @@
-"""The book in docs/: what it says of itself, and where its links lead."""
+"""The pages in docs/ and the README: structure, links and code blocks."""
 
 import pathlib
 import pydoc
@@ -34,22 +34,22 @@ def test_the_loss_of_the_pages_masks_padding():
     assert alone == pytest.approx(-2 * log_p[0] - log_p[2], rel=1e-5)
 
 
-def anchors_of(page):
+def find_anchors(page):
     headings = re.findall(r"^#+ (.*)$", page.read_text().lower(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", x).replace(" ", "-") for x in headings}
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_links_of_a_page_outside_of_the_site_lead_somewhere(name):
+def test_links_of_pages_outside_of_the_site_are_valid(name):
     for link in re.findall(r"\]\(([^)]+)\)", (DOCS.parent / name).read_text()):
         target, _, anchor = link.partition("#")
         page = DOCS.parent / (target or name)
         assert page.exists(), link
-        assert not anchor or anchor in anchors_of(page), link
+        assert not anchor or anchor in find_anchors(page), link
 
 
-def test_pages_are_read_without_a_build():
-    """On a code host: no tabs or boxes of the site, and pictures that are there."""
+def test_pages_are_readable_without_a_build():
+    """Code hosts show no tabs and boxes of the site, and pictures must exist."""
     for page in (README, *DOCS.rglob("*.md")):
         text = page.read_text()
         assert not re.findall(r"^ *(?:===|!!!|\?\?\?) .*", text, re.MULTILINE), page
@@ -58,7 +58,7 @@ def test_pages_are_read_without_a_build():
 
 
 @pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
-def test_the_reference_says_where_it_is_without_a_build(page):
+def test_the_reference_names_its_source_files(page):
     text = page.read_text()
     (note,) = re.findall(r"^> In a checkout, (?:.*\n)+?\n", text, re.MULTILINE)
     linked = [page.parent / link for link in re.findall(r"\]\(([^)]+)\)", note)]
@@ -71,7 +71,7 @@ def test_the_reference_says_where_it_is_without_a_build(page):
     assert entry in names
 
 
-def test_make_knows_what_the_pages_name():
+def test_targets_of_make_that_the_pages_name_exist():
     makefile = (DOCS.parent / "Makefile").read_text()
     text = README.read_text() + (DOCS.parent / "CONTRIBUTING.md").read_text()
     for name in re.findall(r"make ([a-z-]+)", text):
@@ -79,7 +79,7 @@ def test_make_knows_what_the_pages_name():
 
 
 def test_every_block_of_python_is_found():
-    """And is not one that shows a prompt, which nobody can copy."""
+    """Blocks have no prompts, which readers could not copy."""
     for page in (README, *DOCS.rglob("*.md")):
         text = page.read_text()
         assert text.count("```python\n") == len(list(read_blocks(page))), page

@@ -1,4 +1,4 @@
-"""The site of docs/: it is built without a warning, and opens without a network."""
+"""The site of docs/, which is built without warnings and opens without a network."""
 
 import hashlib
 import html.parser
@@ -16,7 +16,7 @@ import keras_rank
 
 ROOT = pathlib.Path(__file__).parents[2]
 WIDTHS = {"desktop": 1280, "phone": 390}
-# What scrolls by itself, and has to.
+# The texts of code and tables that are too wide and scroll on their own.
 SCROLLING = """
     [...document.querySelectorAll("pre > code, .md-typeset__scrollwrap")]
         .filter((box) => box.scrollWidth > box.clientWidth)
@@ -36,7 +36,7 @@ browser = chromium.browser
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the site, made as `make docs` makes it."""
+    """Builds the site as `make docs` does, and returns its folder."""
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
     folder = tmp_path_factory.mktemp("site")
     run("-m", "mkdocs", "build", "--strict", "--site-dir", folder)
@@ -48,7 +48,7 @@ def run(*command):
     subprocess.run([sys.executable, *command], cwd=ROOT, env=env, check=True)
 
 
-def test_pictures_are_drawn_as_their_program_says(tmp_path):
+def test_pictures_are_up_to_date(tmp_path):
     run("docs/pictures.py", tmp_path)
     digest = hashlib.sha256((ROOT / "docs" / "pictures.py").read_bytes()).hexdigest()
     pictures = ROOT / "docs" / "pictures"
@@ -63,7 +63,7 @@ def pages(site):
 
 
 class Page(html.parser.HTMLParser):
-    """The anchors of a page, and what it links to and loads."""
+    """The anchors of a page, and the links to pages and files."""
 
     def __init__(self, path):
         super().__init__()
@@ -94,17 +94,17 @@ def test_no_link_is_broken(pages):
     for path, page in pages.items():
         for link in page.links:
             target, _, anchor = link.partition("#")
-            # The page that is shown where none is found has links from the root.
+            # Links of the page for missing pages start at the root.
             target = target.removeprefix("/") if path.name == "404.html" else target
             url = urllib.parse.urlsplit(target)
             assert url.scheme in ("", "data"), f"{path.name} needs a network: {link}"
-            found = (path.parent / urllib.parse.unquote(url.path)).resolve()
-            found = found / "index.html" if found.is_dir() else found
-            found = path if not target else found
-            assert found.exists(), f"{path.name}: {link}"
-            if anchor and found in pages:
+            linked = (path.parent / urllib.parse.unquote(url.path)).resolve()
+            linked = linked / "index.html" if linked.is_dir() else linked
+            linked = path if not target else linked
+            assert linked.exists(), f"{path.name}: {link}"
+            if anchor and linked in pages:
                 anchor = urllib.parse.unquote(anchor)
-                assert anchor in pages[found].anchors, f"{path.name}: {link}"
+                assert anchor in pages[linked].anchors, f"{path.name}: {link}"
             links += 1
     assert links > 500
 
@@ -117,8 +117,8 @@ def test_no_argument_is_left_out(site):
         assert ">as for <code>keras_rank" not in text, page.name
 
 
-def test_every_equation_is_set(site):
-    """As MathML: nothing of LaTeX is left, and every metric has one."""
+def test_every_equation_is_rendered(site):
+    """Equations are MathML without any LaTeX, and every metric has an equation."""
     for source in (ROOT / "docs").rglob("*.md"):
         page = site / source.relative_to(ROOT / "docs").with_suffix(".html")
         equations = EQUATION.findall(page.read_text())
@@ -129,29 +129,29 @@ def test_every_equation_is_set(site):
     assert [text for text in metrics if not EQUATION.search(text)] == []
 
 
-def failure_of(request):
-    """What is still on its way when the next page is opened is no failure."""
+def list_failures(request):
+    """Returns the URL of a request, unless the opening of the next page aborted it."""
     return [] if request.failure == "net::ERR_ABORTED" else [request.url]
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
 def test_every_page_opens(browser, site, pages, width):
-    """Nothing fails, nothing comes from another host, nothing is wider than the page.
+    """Every request succeeds and stays on the host, and pages fit the screen.
 
-    Pictures are there, and no equation is cut. Code and tables fit on a desktop, and
-    scroll by themselves on a phone, where calls of other libraries fit too.
+    Pictures exist, and no equation is cut. Code and tables fit on a desktop, and scroll
+    on their own on a phone, where calls of other libraries fit too.
     """
     view = browser.new_page(viewport={"width": width, "height": 900})
-    troubles, requests = [], []
-    view.on("console", lambda message: troubles.append(message.text))
-    view.on("pageerror", lambda error: troubles.append(str(error)))
-    view.on("requestfailed", lambda request: troubles.extend(failure_of(request)))
+    errors, requests = [], []
+    view.on("console", lambda message: errors.append(message.text))
+    view.on("pageerror", lambda error: errors.append(str(error)))
+    view.on("requestfailed", lambda request: errors.extend(list_failures(request)))
     view.on("request", lambda request: requests.append(request.url))
     for path in pages:
         if path.name == "404.html":
-            continue  # A server shows it, from its root.
+            continue  # A server shows this page from its root.
         view.goto(path.as_uri(), wait_until="load")
-        assert not troubles, path.name
+        assert not errors, path.name
         for condition in CONDITIONS:
             assert view.evaluate(condition), f"{path.name}: {condition}"
         if width == WIDTHS["desktop"]:
@@ -162,24 +162,32 @@ def test_every_page_opens(browser, site, pages, width):
     assert [url for url in requests if not url.startswith(local)] == []
 
 
-FOUND = {"persistence": "gains_discounts", "p-value": "uncertainty", "loss": "masks"}
-FOUND |= {"plot": "uncertainty", "early stopping": "fit", "EarlyStopping": "fit"}
-FOUND |= {"pad_lists": "utils", "ndcg": "metrics"}
+EXPECTED_PAGES = {
+    "persistence": "gains_discounts",
+    "p-value": "uncertainty",
+    "loss": "masks",
+}
+EXPECTED_PAGES |= {
+    "plot": "uncertainty",
+    "early stopping": "fit",
+    "EarlyStopping": "fit",
+}
+EXPECTED_PAGES |= {"pad_lists": "utils", "ndcg": "metrics"}
 
 
-@pytest.mark.parametrize("words", FOUND)
-def test_the_search_finds(browser, site, words):
+@pytest.mark.parametrize("words", EXPECTED_PAGES)
+def test_the_search_finds_pages(browser, site, words):
     view = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 900})
     view.goto((site / "index.html").as_uri())
     view.get_by_placeholder("Search").fill(words)
-    found = view.locator(".md-search-result__item > .md-search-result__link")
-    found.first.wait_for(timeout=10_000)
-    links = [link.get_attribute("href") for link in found.all()]
-    assert any(f"{FOUND[words]}.html" in link for link in links[:4]), links
+    results = view.locator(".md-search-result__item > .md-search-result__link")
+    results.first.wait_for(timeout=10_000)
+    links = [link.get_attribute("href") for link in results.all()]
+    assert any(f"{EXPECTED_PAGES[words]}.html" in link for link in links[:4]), links
 
 
 def test_pages_are_in_groups(browser, site):
-    """And the changelog is one step away."""
+    """The changelog is one click away."""
     view = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 900})
     view.goto((site / "reference" / "metrics.html").as_uri())
     groups = view.locator(".md-tabs__link").all_inner_texts()
@@ -204,7 +212,7 @@ def test_colors_are_those_of_the_system_until_switched(browser, site, scheme):
 
 
 def is_dark(view):
-    """Whether the text of a page is brighter than what it stands on."""
+    """Returns whether the text of a page is brighter than its background."""
     colors = view.evaluate(
         "['color', 'backgroundColor']"
         ".map((name) => getComputedStyle(document.body)[name])"

@@ -1,11 +1,11 @@
-"""The types of the functions that are generated from classes, as mypy sees them."""
+"""Types of the functions that are generated from classes, as checked by mypy."""
 
 import subprocess
 import sys
 
 import pytest
 
-# Calls, and the name of the error of those that are wrong.
+# Calls, with the name of the error if they are wrong.
 CALLS = {
     "functional.ndcg([[1, 0]], [[0.9, 0.1]], k=3, gain_fn='linear')": None,
     "functional.ndcg([[1, 0]], [[0.9, 0.1]], sample_weight=[1.0], seed=1)": None,
@@ -28,11 +28,13 @@ def test_types_of_calls(tmp_path):
     file.write_text("\n".join(["from keras_rank import functional, metrics", *CALLS]))
     options = ["--strict", "--follow-imports=silent", "--no-error-summary"]
     command = [sys.executable, "-m", "mypy", *options, str(file)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = {}
-    for line in shown.stdout.splitlines():
-        place, _, message = line.partition(": error: ")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    actual = {}
+    for line in process.stdout.splitlines():
+        location, _, message = line.partition(": error: ")
         if message:
-            found[int(place.rsplit(":", 1)[1])] = message.rsplit("[", 1)[1].rstrip("]")
+            actual[int(location.rsplit(":", 1)[1])] = message.rsplit("[", 1)[1].rstrip(
+                "]"
+            )
     expected = {i: name for i, name in enumerate(CALLS.values(), 2) if name}
-    assert found == expected, shown.stdout + shown.stderr
+    assert actual == expected, process.stdout + process.stderr

@@ -64,7 +64,7 @@ class Fault(NamedTuple):
 
 
 def list_faults(path: str) -> list[Fault]:
-    """Returns all faults of a file, always in the same order."""
+    """Returns all faults of a file in a fixed order."""
     return [fault for fault, *_ in _find_faults(path)]
 
 
@@ -146,7 +146,7 @@ def _node_changes(node: ast.AST) -> Iterator[Change]:
         ):
             yield from _other_operator(node, "op", operator)
         case ast.UnaryOp():
-            # A second operator of the same kind cancels the first one.
+            # Two equal unary operators cancel each other.
             yield node, "operand", ast.UnaryOp(node.op, node.operand)
         case ast.Constant(bool(value)):
             yield node, "value", not value

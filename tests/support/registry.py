@@ -279,7 +279,7 @@ SUBTOPIC_CASES = [
     for arguments in [{}, *MORE_ARGUMENTS.get(case.metric, [])]
 ]
 
-# These metrics need no labels, and `test_exposure.py` tests them.
+# Metrics that need no labels, which `test_exposure.py` tests.
 EXPOSURE_METRICS = {
     metrics.AveragePopularity,
     metrics.Coverage,

@@ -193,7 +193,7 @@ def run_rank(rank, world, folder):
     values = {**follow_the_recipe(rows), **evaluate_rows()}
     path = pathlib.Path(folder) / f"rank {rank} of {world} devices.json"
     path.write_text(json.dumps(values))
-    # No process ends while another one still waits for it.
+    # Each process waits for the others before it ends.
     dist.barrier()
 
 

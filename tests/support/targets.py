@@ -14,7 +14,7 @@ BINARY_SPARSE_CASES = [
     case
     for case in SPARSE_CASES
     if (case.arguments.get("relevance_threshold") or 1.0) <= 1.0
-    # Its pairs accept no cutoff with ids, and other tests cover it.
+    # `PairwiseAccuracy` accepts no cutoff with ids, and other tests cover it.
     and case.metric is not metrics.PairwiseAccuracy
 ]
 
