@@ -4,6 +4,8 @@ The calls are read from the page. If a library is not installed, its values are 
 from its tests or documentation, or follow from its formulas, as each test says.
 """
 
+import contextlib
+import io
 import itertools
 import math
 import pathlib
@@ -570,10 +572,26 @@ def test_realistic_ranks_of_pykeen():
     check_rows(
         "PyKEEN",
         ("arithmetic_mean_rank, *realistic*, with ties", whole, (3.5 + 2 + 1) / 3),
+        ("arithmetic_mean_rank, *optimistic*, with ties", whole, (3 + 2 + 1) / 3),
+        ("arithmetic_mean_rank, *pessimistic*, with ties", whole, (4 + 2 + 1) / 3),
         ("arithmetic_mean_rank", rest, (2 + 1) / 2),
         ("inverse_harmonic_mean_rank", rest, (1 / 2 + 1) / 2),
         ("hits_at_10", rest, {1: (0 + 1) / 2}),
     )
+
+
+# Values of `psprecision` and `psndcg` of pyxclib for the example of the page, by cutoff.
+XCLIB = {1: (0.125, 0.125), 3: (0.68329718, 0.49445873), 5: (0.92190889, 0.568694)}
+
+
+@pytest.mark.parametrize("k", XCLIB)
+def test_xclib(k):
+    """The page computes the values of xclib from quotients of results."""
+    code = re.search(r"## xclib.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    names = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code.replace('"k": 3', f'"k": {k}'), names)
+    assert (names["psp"], names["psndcg"]) == pytest.approx(XCLIB[k], abs=1e-6)
 
 
 def test_kaggle():
