@@ -89,7 +89,7 @@ $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
 	$(DEVELOPMENT)/bin/$(INSTALL) --upgrade pip
 	$(DEVELOPMENT)/bin/$(INSTALL) --constraint constraints.txt \
-		--editable ".[dev,docs]"
+		--editable ".[docs]" --group dev
 	touch $@
 
 # Tests the oldest versions that pyproject.toml allows.
@@ -99,14 +99,16 @@ test-oldest: $(OLDEST)/installed
 
 $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/$(INSTALL) --upgrade pip
 	$(OLDEST)/bin/$(INSTALL) --constraint constraints-oldest.txt \
-		--editable ".[dev]"
+		--editable . --group dev
 	touch $@
 
 # Tests pre-releases, in a new environment each time. It may fail, so it does not check changes.
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
-	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[dev]"
+	$(NIGHTLY)/bin/$(INSTALL) --upgrade pip
+	$(NIGHTLY)/bin/$(INSTALL) --pre --editable . --group dev
 	$(foreach backend,$(BACKEND),KERAS_BACKEND=$(backend) \
 		$(NIGHTLY)/bin/pytest $(call tests_on,$(backend));)
 
@@ -124,9 +126,10 @@ test-trackers: $(TRACKERS)/installed
 # MLflow does not take pyarrow 26 yet.
 $(TRACKERS)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TRACKERS)
+	$(TRACKERS)/bin/$(INSTALL) --upgrade pip
 	grep -v "^pyarrow==" constraints.txt > $(TRACKERS)/constraints.txt
 	$(TRACKERS)/bin/$(INSTALL) --constraint $(TRACKERS)/constraints.txt \
-		--editable ".[dev,trackers]"
+		--editable . --group dev --group trackers
 	touch $@
 
 # Compares the compilers' estimates for a TPU and a GPU with budgets. Takes about 20 minutes.
