@@ -580,7 +580,7 @@ def test_realistic_ranks_of_pykeen():
     )
 
 
-# Values of `psprecision` and `psndcg` of pyxclib for the example of the page, by cutoff.
+# Values of pyxclib's `psprecision` and `psndcg` for the example of the page, by cutoff.
 XCLIB = {1: (0.125, 0.125), 3: (0.68329718, 0.49445873), 5: (0.92190889, 0.568694)}
 
 
