@@ -41,7 +41,7 @@ __all__ = [
     "utils",
 ]
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 
 def __dir__() -> list[str]:
