@@ -158,6 +158,24 @@ def test_ndeval():
         check_metric(metric, value, (labels, scores), precision=1e-4)
 
 
+def test_metrax():
+    """google-metrax 0.2.4 computed the values."""
+    labels = [[0, 2, 1, 0], [0, 0, 0, 0], [3, 0, 0, 1]]
+    scores = [[0.1, 0.4, 0.3, 0.9], [0.1, 0.2, 0.3, 0.4], [0.5, 0.5, 0.5, 0.9]]
+    lists, last = (labels, scores), ([[0, 0, 0, 1]], [[1.0] * 4])
+    check_rows(
+        "metrax",
+        ("NDCGAtK", lists, {1: 0.04761905, 2: 0.41036862, 3: 0.45627055}),
+        ("DCGAtK", lists, {1: 0.33333334, 2: 2.4364326, 3: 2.6030993}),
+        ("AveragePrecisionAtK", lists, {1: 0.16666667, 2: 0.41666669, 3: 0.52777779}),
+        ("MRR, on labels of 0 and 1", (np.minimum(labels, 1), scores), {2: 0.5}),
+        ("MRR, on labels of 0 and 1", last, {3: 0.0, 4: 0.25}),
+        ("PrecisionAtK", lists, {1: 1 / 3, 2: 0.5, 3: 0.44444448, 6: 1 / 3}),
+        ("RecallAtK", lists, {1: 0.16666667, 2: 0.5, 6: 0.66666669}),
+        more="shuffle_ties=False",
+    )
+
+
 def test_allrank():
     """Values are asserted in its `test_ndcg.py` and `test_mrr.py`. DCG is by formula.
 
@@ -270,6 +288,40 @@ def test_catboost():
         ("RecallAt:top=10", ONE_IS_EMPTY, {3: (1 + 1) / 2}),
         ("QueryAUC, of lists with labels of 0 and 1", tie, (0.5 + 1) / 2),
         ("PairAccuracy, pairs by label", pairs, (2 + 2) / (3 + 2)),
+    )
+
+
+def test_torcheval():
+    """Values are asserted in its `tests/metrics/functional/ranking`.
+
+    Values of ties are in its docstrings, those without relevant items by formula.
+    """
+    scores = [
+        [0.4826, 0.9517, 0.8967, 0.8995, 0.1584, 0.9445, 0.9700],
+        [0.4938, 0.7517, 0.8039, 0.7167, 0.9488, 0.9607, 0.7091],
+        [0.5127, 0.4732, 0.5461, 0.5617, 0.9198, 0.0847, 0.2337],
+        [0.4175, 0.9452, 0.9852, 0.2131, 0.5016, 0.7305, 0.0516],
+    ]
+    targets = [3, 5, 2, 1], scores
+    tied = [0], [[0.3, 0.3, 0.4]]
+    one = [[0, 0, 1, 1, 1, 0, 1]], [[0.1, 0.4, 0.6, 0.2, 0.5, 0.7, 0.3]]
+    last = [[0, 0, 1], [1, 0, 0]], [[0.1, 0.2, 0.3]] * 2
+    empty = [*one[0], [0] * 7], one[1] * 2
+    top_3 = np.mean([0, 1, 1 / 3, 1 / 2])
+    limited = "retrieval_precision, k=10, limit_k_to_size=True"
+    check_rows(
+        "torcheval",
+        ("hit_rate, k=10", targets, {1: 1 / 4, 3: 3 / 4, 5: 1.0, 20: 1.0}),
+        ("hit_rate, k=10", tied, {1: 0.0, 2: 1.0}),
+        ("reciprocal_rank, k=10", targets, {1: 1 / 4, 3: top_3, 20: top_3 + 1 / 16}),
+        ("reciprocal_rank, k=10", tied, {2: 1 / 2}),
+        ("retrieval_precision, k=10", last, {2: 1 / 4}),
+        ("retrieval_precision, k=10", one, {10: 4 / 10}),
+        ("retrieval_precision, k=10", empty, {10: (4 / 10 + 0) / 2}),
+        (limited, one, {10: 4 / 7}),
+        ("retrieval_recall, k=10", one, {2: 1 / 4, 3: 2 / 4, 4: 2 / 4, 5: 3 / 4}),
+        ("retrieval_recall, k=10", empty, {5: 3 / 4}),
+        ("click_through_rate", ([[0, 1, 0, 1, 1, 0, 0, 1]], [[0.0] * 8]), 4 / 8),
     )
 
 
@@ -530,6 +582,218 @@ def test_pairs_of_items_and_of_lists():
             1 - (math.sqrt(0.5) + 0 + 0) / 3,
             [[[0, 1, 3]]],
         )
+
+
+# Recommended and relevant items of three users in the tests of RePlay.
+REPLAY = [
+    ([3, 7, 10, 11, 2], [5, 6, 7, 8, 9, 10]),
+    ([5, 8, 11, 1, 3], [6, 7, 4, 10, 11]),
+    ([4, 9, 2], [1, 2, 3, 4, 5]),
+]
+
+
+def test_replay():
+    """Values are asserted in its `test_metrics.py`, or in docstrings for the top 2.
+
+    Users without items are by the formulas of its `novelty.py` and `unexpectedness.py`.
+    """
+    lists, rows = make_lists(*REPLAY), [retrieved for retrieved, _ in REPLAY]
+    check_rows(
+        "RePlay",
+        ("HitRate, topk=10", lists, {2: 0.666666, 3: 1.0}),
+        ("Precision, topk=10", lists, {3: 0.555555, 5: 0.333333, 10: 0.166666}),
+        ("Recall, topk=10", lists, {2: 0.122222, 5: 0.311111, 10: 0.311111}),
+        ("MAP, topk=10", lists, {2: 0.25, 3: 0.35185, 5: 0.21111, 10: 0.198148}),
+        ("MRR, topk=10", lists, {2: 0.5, 3: 0.61111, 5: 0.61111, 10: 0.61111}),
+        ("NDCG, topk=10", lists, {3: 0.48975, 5: 0.35396, 10: 0.34018}),
+        precision=1e-5,
+    )
+    for k, expected in {3: 0.166666, 5: 0.555555}.items():
+        area = make_metric("RePlay", "RocAuc, topk=10")
+        tops = [(row[:k], set(row[:k]) & set(items)) for row, items in REPLAY]
+        check_metric(area, expected, make_lists(*tops), 1e-5)
+    # The relevant items of the other metrics are the items of `train`.
+    novelties = {k: 1 - value for k, value in {3: 0.444444, 5: 0.577777}.items()}
+    novelty, of_base = "one minus Novelty, topk=10", "one minus Unexpectedness, topk=10"
+    check_rows("RePlay", (novelty, lists, novelties), precision=1e-5)
+    check_rows(
+        "RePlay", (novelty, make_lists(([1, 9], [1]), ([], [3])), {2: 1 - 1.5 / 2})
+    )
+    base = [2, 7, 3, 11, 10], [8, 5, 11, 3, 1], [4, 9, 2]
+    for k, expected in {2: 0.16666, 3: 0.111111, 5: 0.133333, 10: 0.566666}.items():
+        tops = make_lists(
+            *((row, top[:k]) for row, top in zip(rows, base, strict=True))
+        )
+        check_rows("RePlay", (of_base, tops, {k: 1 - expected}), precision=1e-5)
+    check_rows(
+        "RePlay", (of_base, make_lists(([1, 9], [1]), ([1, 9], [])), {2: 1 - 0.5 / 2})
+    )
+
+
+def test_catalog_metrics_of_replay():
+    """Values are asserted in its `test_metrics.py`."""
+    row = "CategoricalDiversity, topk=10, times 10 / n for n categories"
+    recommended = [retrieved for retrieved, _ in REPLAY]
+    items = sorted({item for row in recommended for item in row})
+    queries = [(row, items) for row in recommended]
+    labels, scores = make_lists(*queries)
+    # Each item has its own category.
+    order = [row + [item for item in items if item not in row] for row in recommended]
+    categories = np.equal(np.array(order)[..., None], items).astype(float)
+    assert np.array_equal(categories.sum(axis=2), labels)
+    values = {3: 1.0 * 3 / 10, 5: 0.866666 * 5 / 10, 10: 0.43333}
+    check_rows("RePlay", (row, (categories, scores), values), precision=1e-5)
+    ids = [row + [-1] * (5 - len(row)) for row in recommended]
+    of_items = np.where(np.equal(ids, -1), -1, np.searchsorted(items, ids))
+    for k, expected in {3: 0.9, 5: 1.0}.items():
+        coverage = make_metric("RePlay", "Coverage, topk=10", k, n=10)
+        check_metric(coverage, expected, [of_items])
+    known = np.zeros(12)
+    for _, train in REPLAY:
+        known[train] += 1
+    popularity = {"users": 3, "users_who_know_it": np.maximum(known, 1)}
+    surprisal = make_metric(
+        "RePlay", "Surprisal, topk=10, times np.log2(users)", 3, **popularity
+    )
+    check_metric(surprisal, 0.719586 * math.log2(3), [np.array(ids)[:, :3]], 1e-5)
+
+
+def test_evidently():
+    """Values are asserted in its `tests/metrics/recsys`.
+
+    Version 0.7.23 computed the values of the graded lists, in `FBetaTopK` too.
+    """
+    lists = [[1, 0, 0], [0, 0, 0], [0, 0, 1]], [[3.0, 2.0, 1.0]] * 3
+    graded = [[1, 0, 3], [2, 3, -1]], [[3.0, 2.0, 1.0]] * 2
+    values = {1: 0.5, 2: 0.5944065724, 3: 0.8009652367}
+    check_rows(
+        "Evidently",
+        ("NDCG, k=10", lists, {1: 0.5, 2: 0.5, 3: 0.75}),
+        ("NDCG, k=10", graded, values),
+        ("MRR, k=10", lists, {1: 0.5, 2: 0.5, 3: 0.666666}),
+        ("HitRate, k=10", lists, {1: 0.5, 2: 0.5, 3: 1.0}),
+        ("MAP, k=10", lists, {1: 0.5, 2: 0.5, 3: 0.666666}),
+        ("RecallTopK, k=10", lists, {1: 0.5, 2: 0.5, 3: 1.0}),
+        ("PrecisionTopK, k=10", lists, {1: 0.5, 2: 0.25, 3: 0.333333}),
+    )
+    rows = "PrecisionTopK, k=10", "RecallTopK, k=10"
+    precision, recall = (
+        float(make_metric("Evidently", row, 3)(*lists)) for row in rows
+    )
+    for beta, expected in {1: 0.5, 2: 0.7142857143}.items():
+        f_beta = (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+        assert f_beta == pytest.approx(expected, abs=1e-6)
+
+
+def test_catalog_metrics_of_evidently():
+    """Values are asserted in its `tests/metrics/recsys`.
+
+    Version 0.7.23 computed ARP and novelty for users with the same number of items.
+    """
+    for row, expected in (
+        ("PopularityBiasMetric, k=10", 1.1666667),
+        ("Novelty, k=10", 2.8333333),
+        ("Personalization, k=10", 0.6666667),
+    ):
+        check_metric(make_metric("Evidently", row, 2), expected, [RECOMMENDED])
+    row = 'PopularityBiasMetric, k=10, metric="coverage"'
+    for k, expected in {1: 1 / 3, 2: 2 / 3, 3: 1.0}.items():
+        coverage = make_metric("Evidently", row, k, n=3)
+        check_metric(coverage, expected, [[[0, 1, 2]] * 3])
+    row = 'PopularityBiasMetric, k=10, metric="gini", times (n - 1) / n'
+    gini = make_metric("Evidently", row, 2, n=3)
+    check_metric(gini, 0.2 * (3 - 1) / 3, [[[2, -1], [1, 2], [0, 1]]])
+    personal = [[0, 1, 2, 3], [0, 1, 2, 3], [0, 2, 1, 4]]
+    metric = make_metric("Evidently", "Personalization, k=10", 4)
+    check_metric(metric, 0.16666666, [personal])
+    vectors = [[1, 0], [1, 0.1], [1, 1], [-0.1, 0.9], [1, 0.9], [-1, -1]]
+    row = "Diversity, k=10, times 2 / (k - 1)"
+    diversity = make_metric("Evidently", row, 4, vectors=vectors)
+    recommended = [[0, 1, 2, 3], [0, 1, 2, 3], [0, 4, 3, 5]]
+    check_metric(diversity, 1.0963345075 * 2 / (4 - 1), [recommended])
+
+
+def test_torchrec():
+    """Values are asserted in its `torchrec/metrics/tests`.
+
+    TorchRec 1.9.2 computed those of precision, recall, and NDCG without weights.
+    """
+    labels = np.array([[0, 1, 0, 0, 2], [2, 1, 0, -1, -1]])
+    lists = labels, [[0.1, 0.2, 0.3, 0.4, 0.5], [0.1, 0.2, 0.3, 0, 0]]
+    linear = "one minus NDCGMetric, k=10"
+    exponential = "one minus NDCGMetric, k=10, exponential_gain=True"
+    # The second list has no relevant items.
+    empty = [[1, 0, 1], [0, 0, 0]], [[0.1, 0.5, 0.3]] * 2
+    check_rows(
+        "TorchRec",
+        (linear, lists, {1: 0.5, 2: 0.5, 10: 0.7718956236}),
+        (exponential, lists, {1: 0.5, 10: 1 - 0.2341346841}),
+        (linear, empty, {10: (1 - 0.3066 + 0) / 2}, 1e-4),
+    )
+    # A list has the largest weight of its items, and the divisor is the number 2.
+    for gain, expected in {"linear": 0.6463, "exponential": 0.6748}.items():
+        values = functional.ndcg(*lists, k=10, gain_fn=gain)
+        assert np.mean([2, 3] * (1 - values)) == pytest.approx(expected, abs=1e-4)
+    labels = np.array([[1, 0, 1, 1], [0, 1, 0, -1], [0, 0, -1, -1]])
+    scores, sizes = [[0.9, 0.8, 0.7, 0.6]] * 3, np.array([4, 3, 2])
+    relevant = np.sum(labels == 1, axis=1)
+    for k, precision, recall in (
+        (1, 1 / 3, 0.25),
+        (2, 1 / 3, 0.5),
+        (3, 0.375, 0.75),
+        (10, 4 / 9, 1.0),
+    ):
+        available = np.minimum(k, sizes)
+        check_rows(
+            "TorchRec",
+            (
+                "PrecisionSessionMetric, top_threshold=10",
+                (labels, scores, available),
+                {k: precision},
+            ),
+            (
+                "RecallSessionMetric, top_threshold=10",
+                (labels, scores, relevant),
+                {k: recall},
+            ),
+        )
+
+
+def test_pairs_and_classes_of_torchrec():
+    """Values are asserted in its `torchrec/metrics/tests`.
+
+    TorchRec 1.9.2 computed those without weights, and those of `MulticlassRecallMetric`
+    and `RAUCMetric`.
+    """
+    # The data of a test of groups, whose value has weights of pairs.
+    groups = [[1, 0, -1], [0, 1, 1]], [[0.2, 0.8, 0.0], [0.6, 0.4, 0.9]]
+    hard = [[1, 1, -1], [1, 0, 0], [1, 0, 1]]
+    scores = [[0.3, 0.9, 0.0], [0.1, 0.8, 0.2], [0.8, 0.7, 0.6]]
+    ranked = [[2, 1, 4, 3], [0, 1, 2, -1]], [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 0]]
+    one = [[0.2, 0.1, 0.3, 0.25]], [[0.1, 0.2, 0.3, 0.5]]
+    classes = [
+        [0.9, 0.1, 0, 0, 0],
+        [0.1, 0.2, 0.25, 0.15, 0.3],
+        [0, 1.0, 0, 0, 0],
+        [0, 0, 0.2, 0.7, 0.1],
+    ]
+    recall = {1: 0.5, 2: 0.75, 3: 0.75, 4: 1.0}
+    weighted = {1: 0.75, 2: 0.875, 3: 0.875, 4: 1.0}
+    targets = [0, 3, 1, 2], classes
+    row, rauc = (
+        "MulticlassRecallMetric, at index 9",
+        "RAUCMetric, grouped_rauc=True, without equal labels",
+    )
+    check_rows(
+        "TorchRec",
+        ("AUCMetric, grouped_auc=True", groups, 0.25),
+        ("GAUCMetric", (hard, scores), 0.25),
+        (rauc, ranked, 0.8333333),
+        (rauc, ([[0, 1]], [[1.0, 1.0]]), 1.0),
+        ("XAUCMetric, without equal labels", one, 0.6666667),
+        (row, targets, recall),
+        (row, (*targets, [1, 0.25, 0.5, 0.25]), weighted),
+    )
 
 
 def test_cornac():
