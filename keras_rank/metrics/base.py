@@ -285,6 +285,10 @@ class RankingMetric(ScoreMetric):
     overrides it. The weight of a list, and whether the list counts as empty, follow
     from the relevance of its items.
 
+    With `shuffle_ties="worst"` and `"best"`, the results are bounds over all orders of
+    tied items, unless items have different weights or gains decrease. Metrics of
+    subtopics and rank correlations do not accept bounds.
+
     With `sparse_labels`, the lists hold only the relevant items, and `ranking.ranks`
     holds their ranks. If the formula sums over taken values and reads their ranks from
     `ranking.ranks`, set the class attribute `takes_sparse_labels = True`. Otherwise,
@@ -298,9 +302,7 @@ class RankingMetric(ScoreMetric):
         shuffle_ties: the order of tied items. `True`: a random order, which depends on
             `seed`. `False`: the order in the list. `"average"`: the exact mean over all
             orders of tied items. `"worst"` and `"best"`: by label, the lowest or the
-            highest label first. The results bound those of all orders, unless items
-            have different weights or gains decrease. Metrics of subtopics and rank
-            correlations do not accept bounds. Defaults to `True`.
+            highest label first. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. The order is
             a function of the seed, the number of the list since the last reset, and the
             item. Defaults to `None`: the seed is derived from the state of Python's

@@ -87,7 +87,7 @@ def test_every_argument_is_shown_in_full(documented):
 def test_the_site_shows_all_of_ndcg():
     assert ", ".join(read_shown_arguments(keras_rank.metrics.NDCG)) == (
         "k, gain_fn, rank_discount_fn, relevance_threshold, name, shuffle_ties, seed, "
-        "empty_value, empty_weight, sparse_labels, dtype"
+        "empty_value, empty_weight, list_weight, sparse_labels, dtype"
     )
     before = inspect.getdoc(keras_rank.metrics.NDCG)
     docstring = STYLE.expand_references(before)

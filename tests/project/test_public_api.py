@@ -98,7 +98,7 @@ def test_imports_form_no_cycle():
 
 
 # Layers from the lowest to the highest. A layer imports from itself and lower ones.
-LAYERS = ["backends", "arrays", "gains discounts state", "lists"]
+LAYERS = ["backends", "arrays", "gains state", "discounts", "lists"]
 LAYERS += ["ranking", "formulas arguments", "metrics", "functional", "reading"]
 LAYERS += ["utils catalogue", "callbacks", "model", "keras_rank", "evaluation"]
 LAYERS += ["__main__"]
