@@ -63,8 +63,11 @@ Args:
         Python's generator instead. `keras.utils.set_random_seed` sets both.
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
-    list_weight: the weight of a list, as for `keras_rank.metrics.RankingMetric`. It
-        only changes values that are divided by it, as those of `dcg`.
+    list_weight: the weight of a list in the mean, for weights w and relevance g of its
+        items. `"mean"`: `sum(w * g) / sum(g)`. `"sum"`: `sum(w * g)`. `"one"`: 1, or
+        the weight that `sample_weight` has for the whole list. A list without relevant
+        items then has the weight 0 or 1, whatever `empty_weight` is. See
+        docs/clicks.md. Defaults to `"mean"`.
     relevance_threshold: float. Items with this label or a higher one are relevant.
         Defaults to 1.0. `None`: items with any label above 0 are relevant.
     sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
