@@ -4,12 +4,11 @@
 the exponential gains of a list where only their ratios matter.
 """
 
-import math
-import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, ItemsView, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import cast_to_float
@@ -93,51 +92,74 @@ class ByLabel(ParametricFunction):
     """The gain that `by_label` returns: a table of labels and gains."""
 
     def __init__(
-        self, gains: Mapping[float, float] | Iterable[Iterable[float]]
+        self, gains: Mapping[float, float] | Sequence[Sequence[float]]
     ) -> None:
-        pairs = [*gains.items()] if isinstance(gains, Mapping) else [*map(tuple, gains)]
-        if not pairs or not all(_is_gain(x) for pair in pairs for x in pair):
+        # Configs have a list of pairs, as the keys of JSON are text.
+        pairs = gains.items() if isinstance(gains, Mapping) else gains
+        table = _read_table(pairs)
+        if table is None:
             raise ValueError(
-                "`gains` should be a dict from labels to gains, finite numbers of 0 or "
-                f"more. Received: gains={gains!r}"
+                "`gains` should be a dict from labels to gains, numbers of 0 or more "
+                f"that are finite in float32. Received: gains={gains!r}"
             )
-        self.gains = tuple(sorted((float(x), float(y)) for x, y in pairs))
+        self.gains = tuple(sorted(table.items()))
 
     def get_config(self) -> dict[str, Any]:
         return {"gains": [list(pair) for pair in self.gains]}
 
     def __call__(self, labels: Tensor) -> Tensor:
         labels = cast_to_float(labels)
-        has_gain, found = labels == 0.0, ops.zeros_like(labels)
+        found = ops.zeros_like(labels)
         for label, gain in self.gains:
-            has_gain = ops.logical_or(has_gain, labels == label)
-            found = backend.where(labels == label, gain, found)
-        backend.require(
-            ops.all(has_gain),
-            f"`gains` should have a gain for each label, {dict(self.gains)}. Received: "
-            "another label",
-        )
+            found = backend.where(self._is_label(labels, label), gain, found)
         return found
 
+    def has_gain(self, labels: Tensor) -> Tensor:
+        """Returns whether the table has the labels. The label 0 may be missing."""
+        found = labels == 0.0
+        for label, _ in self.gains:
+            found = ops.logical_or(found, self._is_label(labels, label))
+        return found
 
-def _is_gain(x: Any) -> bool:
-    is_number = isinstance(x, numbers.Real) and not isinstance(x, bool)
-    return is_number and 0.0 <= float(x) < math.inf
+    def _is_label(self, labels: Tensor, label: float) -> Tensor:
+        # Labels of float64 may have been rounded to float32 before.
+        return ops.cast(labels, "float32") == label
+
+
+def _read_table(pairs: Any) -> dict[float, float] | None:
+    """Returns gains by label, in float32, or `None` if they are invalid."""
+    is_sequence = isinstance(pairs, Sequence | ItemsView) and not isinstance(pairs, str)
+    if not is_sequence or not all(
+        isinstance(pair, Sequence) and len(pair) == 2 for pair in pairs
+    ):
+        return None
+    numbers_in_pairs = [x for pair in pairs for x in pair]
+    are_numbers = all(
+        isinstance(x, int | float | np.number)
+        and not isinstance(x, bool)
+        and 0 <= x <= 2.0**127
+        for x in numbers_in_pairs
+    )
+    if not numbers_in_pairs or not are_numbers:
+        return None
+    table = {float(np.float32(label)): float(gain) for label, gain in pairs}
+    return table if len(table) == len(pairs) else None
 
 
 def by_label(gains: Mapping[float, float]) -> GainFn:
     """Returns the gain function that looks up labels in a table.
 
     Args:
-        gains: dict from labels to gains, finite numbers of 0 or more. The label 0 has
-            the gain 0 if it is missing.
+        gains: dict from labels to gains, numbers of 0 or more. The label 0 has the gain
+            0 if it is missing.
 
     Returns:
-        A function of labels, for the argument `gain_fn`. In eager code, it raises
-        `ValueError` for a label without a gain. In compiled code, the gain is 0.
+        A function of labels, for the argument `gain_fn`. In eager code, metrics raise
+        `ValueError` for a label without a gain. In compiled code, its gain is 0.
 
     Raises:
-        ValueError: if a label or a gain is not a finite number of 0 or more.
+        ValueError: if a label or a gain is not a number of 0 or more that is finite in
+            float32.
 
     Example:
 

@@ -191,6 +191,7 @@ def flatten_positions(positions: Tensor, row_size: Tensor | int) -> Tensor:
 # Weights and gains are capped, so that sums of their products are finite in float32.
 LARGEST_WEIGHT = 2.0**50
 LARGEST_GAIN = 2.0**64
+LARGEST_LIST_WEIGHT = 2.0**120
 
 # The smallest label above 0 is a normal number, as some backends treat subnormals as 0.
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)

@@ -156,7 +156,8 @@ class GroupedEvaluation(ScoredEvaluation):
         self._groups = _Groups(ids)
         # There may be a weight for each row, or for each list.
         weights = None if sample_weight is None else read_column(WEIGHTS, sample_weight)
-        self._weights, self._row_weights = weights, self._groups.expand_weights(weights)
+        self._weights = weights
+        self._row_weights, self._list_weights = self._groups.split_weights(weights)
         segments = None if by is None else read_column(BY, by, rows)
         self._segments = self._groups.find_list_labels(segments)
         create_sums(self.metrics, self._segments)
@@ -169,9 +170,16 @@ class GroupedEvaluation(ScoredEvaluation):
 
     def evaluated(self) -> dict[str, float]:
         """Predicts all rows, and returns the metrics of their lists."""
+        return self.compute_results(self._pad_lists(), self._segments, self._weights)
+
+    def _pad_lists(self) -> Iterator[tuple[int, list[Array | None]]]:
+        """Yields batches: the index of the first list, and labels, scores, weights."""
         columns = self._row_labels, self._predict_rows(), self._row_weights
-        lists = self._groups.pad(*columns)
-        return self.compute_results(lists, self._segments, self._weights)
+        for first, batch in self._groups.pad(*columns):
+            if self._list_weights is not None:
+                assert batch[0] is not None
+                batch[2] = self._list_weights[first : first + len(batch[0])]
+            yield first, batch
 
     def _predict_rows(self) -> Array:
         """Returns the predicted scores of all rows."""
@@ -224,10 +232,10 @@ class _Groups:
                 stacklevel=2,
             )
 
-    def expand_weights(self, weights: Array | None) -> Array | None:
-        """Returns the weight of each row, from weights of rows or of lists."""
+    def split_weights(self, weights: Array | None) -> tuple[Array | None, Array | None]:
+        """Returns the weights as weights of rows, or as weights of lists."""
         if weights is None:
-            return None
+            return None, None
         rows, lists = len(self._group), len(self._sizes)
         if len(weights) not in (rows, lists):
             raise ValueError(
@@ -235,7 +243,7 @@ class _Groups:
                 "in the order of their first rows. Received: "
                 f"{len(weights)} weights for {rows} rows in {lists} lists"
             )
-        return weights if len(weights) == rows else weights[self._group]
+        return (weights, None) if len(weights) == rows else (None, weights)
 
     def find_list_labels(self, row_labels: Array | None) -> Array | None:
         """Returns the segment label of each list, from the labels of rows.

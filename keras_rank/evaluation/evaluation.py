@@ -508,7 +508,7 @@ def prediction_powered(
         2023.
     """
     sides = [x if isinstance(x, tuple) else (x,) for x in (human, machine)]
-    if len(sides[0]) != len(sides[1]) or len(sides[0]) > 2:
+    if len(sides[0]) != len(sides[1]) or len(sides[0]) not in (1, 2):
         received = f"{len(sides[0])} and {len(sides[1])} evaluations"
         raise ValueError(
             "`human` and `machine` should be an evaluation each, or a pair of "

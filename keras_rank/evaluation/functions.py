@@ -457,5 +457,5 @@ def _compute_rank_biased_overlap(
     agreements = overlaps / depth
     agreements[short:] += shared * (depth[short:] - short) / (short * depth[short:])
     extrapolated = (last - shared) / long + shared / short
-    total = (1 - p) / p * np.sum(agreements * p**depth) + extrapolated * p**long
+    total = (1 - p) * np.sum(agreements * p ** (depth - 1)) + extrapolated * p**long
     return float(min(total, 1.0))

@@ -181,6 +181,8 @@ class RawBatch(NamedTuple):
         grades: tensor of the shape of the ids: their labels, or `None`.
         layer_mask: boolean tensor of the shape of the scores, or of shape `(batch,)`
             for ids: the mask that layers attached to the scores, or `None`.
+        list_weights: tensor of shape `()` or `(batch, 1)`: the weights if they were
+            passed per list, otherwise `None`. Not used for ids.
     """
 
     labels: Tensor
@@ -189,6 +191,7 @@ class RawBatch(NamedTuple):
     weights: Tensor | None
     grades: Tensor | None = None
     layer_mask: Tensor | None = None
+    list_weights: Tensor | None = None
 
 
 class Inputs(NamedTuple):
@@ -229,7 +232,7 @@ def read(
         mask = read_optional("mask", mask, 0)
     y_true = read_array("y_true", y_true, -1, deep=takes_subtopics)
     original_scores, y_pred = y_pred, read_array("y_pred", y_pred, -np.inf)
-    weights = None
+    weights = list_weights = None
     if sample_weight is not None:
         weights = read_array("sample_weight", sample_weight, 0)
     require_same_lengths(y_true, y_pred, mask, weights)
@@ -252,8 +255,9 @@ def read(
         shape = static_shape(reference)
         list_shapes = [shape[:1], (shape[0], 1)] if len(shape) == 2 else []
         weights = _read_weights(weights, *list_shapes, shape)
+        list_weights = _find_list_weights(weights, shape)
     layer_mask = find_layer_mask(original_scores, scores.shape)
-    batch = RawBatch(labels, scores, mask, weights, layer_mask=layer_mask)
+    batch = RawBatch(labels, scores, mask, weights, None, layer_mask, list_weights)
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
     if weights is not None:
@@ -529,6 +533,28 @@ def read_list_weights(sample_weight: Any, ids: Tensor) -> Tensor | None:
     return _read_weights(
         read_array("sample_weight", sample_weight), (lists,), (lists, 1)
     )
+
+
+def _find_list_weights(weights: Tensor, shape: tuple[int | None, ...]) -> Tensor | None:
+    """Returns the weights if they are those of lists, of shape `()` or `(batch, 1)`.
+
+    If the width of the weights is unknown in a graph, and they are weights of items,
+    the result is 1 for each list.
+
+    Args:
+        weights: the weights.
+        shape: the shape of the labels, as far as it is known.
+    """
+    if len(weights.shape) == 0:
+        return weights
+    if len(shape) == 1:
+        return None
+    if weights.shape[1] == 1:
+        return weights
+    if weights.shape[1] is None:
+        is_column = axis_size(weights, 1) == 1
+        return backend.where(is_column, weights[:, :1], 1.0)
+    return None
 
 
 def _read_weights(array: InputArray, *accepted: tuple[int | None, ...]) -> Tensor:

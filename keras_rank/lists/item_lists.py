@@ -18,7 +18,7 @@ from keras_rank.arrays.arithmetic import (
 )
 from keras_rank.arrays.counting import count_above_and_tied, count_per_row
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.tensors import upcast
+from keras_rank.lists.tensors import as_tensor, cast_finite, upcast
 
 
 class Lists:
@@ -88,7 +88,8 @@ class DenseLists(Lists):
             `wide_or_none`.
         given_subtopics: tensor of shape `(batch, subtopics, list_size)`, or `None`. The
             labels for each subtopic. The label of an item is the highest of these.
-        has_list_weights: whether weights were passed per list, not per item.
+        passed_list_weights: tensor of shape `()` or `(batch, 1)`, or `None` if no
+            weights were passed per list.
     """
 
     given_labels: Tensor
@@ -97,7 +98,7 @@ class DenseLists(Lists):
     given_weights: Tensor | None = None
     wide_labels: Tensor | None = None
     given_subtopics: Tensor | None = None
-    has_list_weights: bool = False
+    passed_list_weights: Tensor | None = None
 
     @backend.cached_property
     def mask(self) -> Tensor:
@@ -161,11 +162,14 @@ class DenseLists(Lists):
             return ops.cast(self.has_items, self.dtype)
         return ratio(total(self.weights), self.sizes)
 
-    @property
+    @backend.cached_property
     def given_list_weights(self) -> Tensor:
-        if self.has_list_weights:
-            return self.mean_weights
-        return ops.cast(self.has_items, self.dtype)
+        if self.passed_list_weights is None:
+            return ops.cast(self.has_items, self.dtype)
+        weights = cast_finite(as_tensor(self.passed_list_weights), self.dtype)
+        weights = backend.minimum(weights, LARGEST_WEIGHT)
+        weights = weights[:, 0] if len(weights.shape) == 2 else weights
+        return backend.where(self.has_items, weights, 0.0)
 
     @backend.cached_property
     def highest_labels(self) -> Tensor:

@@ -78,7 +78,7 @@ def _pad_to_shape(batch: RawBatch, shape: tuple[int, ...]) -> RawBatch:
     if str(labels.dtype).startswith(("bool", "uint")):
         # Booleans and unsigned integers can't represent -1, the label of padding.
         labels = cast_finite(labels, "float32")
-    parts = zip((labels, *batch[1:]), (-1, 0, 0, 0, 0, 0), strict=True)
+    parts = zip((labels, *batch[1:]), (-1, 0, 0, 0, 0, 0, 0), strict=True)
     return RawBatch(
         *[
             None if x is None else pad_axes(x, labels.shape, shape, padding)
@@ -139,12 +139,8 @@ def dense_lists(dtype: str, batch: RawBatch) -> DenseLists:
             backend.where(ops.isnan(sums), -1.0, max_over_axis(subtopics)),
             None,
         )
-    has_list_weights = False
     if weights is not None:
         weights = cast_finite(as_tensor(weights), dtype)
-        # The weight of a list of one item belongs to the item.
-        is_column = len(weights.shape) < 2 or weights.shape[1] == 1
-        has_list_weights = is_column and labels.shape[1] != 1
         weights = ops.broadcast_to(weights, ops.shape(labels))
     if labels.shape[1] in (0, None):
         # A column of padding changes no result, and no operation has to handle an axis
@@ -157,7 +153,9 @@ def dense_lists(dtype: str, batch: RawBatch) -> DenseLists:
                 *((wide, -1), (subtopics, -1)),
             )
         )
-    return DenseLists(labels, scores, mask, weights, wide, subtopics, has_list_weights)
+    return DenseLists(
+        *(labels, scores, mask, weights, wide, subtopics, batch.list_weights)
+    )
 
 
 def sparse_lists(dtype: str, batch: RawBatch, k: int | None) -> SparseLists:
@@ -171,7 +169,7 @@ def sparse_lists(dtype: str, batch: RawBatch, k: int | None) -> SparseLists:
     Returns:
         `SparseLists`. Duplicates of an id in a list count once.
     """
-    ids, scores, mask, weights, labels, layer_mask = map(as_tensor, batch)
+    ids, scores, mask, weights, labels, layer_mask = map(as_tensor, batch[:6])
     items, is_item = axis_size(scores, 1), None
     if scores.shape[1] == 0:
         # An added item without a rank avoids an axis of size 0.

@@ -33,6 +33,7 @@ from keras_rank.formulas import (
     hypergeometric,
     mean_to_relevant_count,
     possible_counts,
+    require_gains,
     require_grades,
     share_of_ideal,
     values_at_cutoff,
@@ -621,6 +622,7 @@ class RankBiasedPrecision(RankingMetric):
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         if self.max_grade is not None:
             require_grades(lists, self.max_grade)
+            require_gains(lists, self.gain_fn, self.relevance_threshold)
         relevant = lists.relevance_by_rank(ranking)
         discount = geometric(self.persistence)
         if self.normalized:

@@ -18,7 +18,12 @@ from keras_rank.arguments import (
 from keras_rank.arrays.arithmetic import ratio, shift_right, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import compute_discounts
-from keras_rank.formulas import first_success, require_grades, share_of_ideal
+from keras_rank.formulas import (
+    first_success,
+    require_gains,
+    require_grades,
+    share_of_ideal,
+)
 from keras_rank.lists.relevance import Relevance, from_gain, from_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ranking.base import Ranking, TiedItems
@@ -93,6 +98,7 @@ class DCG(RankingMetric):
         return from_gain(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        require_gains(lists, self.gain_fn, self.relevance_threshold)
         discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
         gain = total(lists.gains_by_rank(ranking) * discounts)
         return ratio(gain, lists.list_weights)
@@ -163,12 +169,10 @@ class NDCG(DCG):
 
     @property
     def _relevance(self) -> Relevance:
-        # A sum of gains depends on their scale, which differs between lists for ratios.
-        needs_scale = self.list_weight == "sum"
-        create_relevance = from_gain if needs_scale else from_gain_ratio
-        return create_relevance(self.gain_fn, self.relevance_threshold)
+        return from_gain_ratio(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        require_gains(lists, self.gain_fn, self.relevance_threshold)
         gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)
         return share_of_ideal(gains, ideal_gains, ranking, self.rank_discount_fn)
 

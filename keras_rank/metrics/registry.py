@@ -115,6 +115,7 @@ _NUMBER = re.compile(
     r"[+-]?((?P<whole>[0-9]{1,18})|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?)",
     re.IGNORECASE,
 )
+_GAINS_FORM = "the gain of each label once, as in \"ndcg(gains='0:0,1:1,2:3')@10\""
 _WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -191,6 +192,9 @@ def create_metric(
         name += "" if parts.k is None else f"_at_{parts.k}"
     arguments = {**_IMPLIED.get(parts.name, {}), **parts.arguments}
     if "gains" in arguments:
+        if "gain_fn" in arguments:
+            expected = "without `gain_fn`, as it sets the gains of all labels"
+            raise argument_error("gains", expected, arguments["gains"])
         arguments["gain_fn"] = by_label(_parse_gains(arguments.pop("gains")))
     return BY_NAME[parts.name]._create_member(k=parts.k, name=name, **arguments)
 
@@ -205,8 +209,7 @@ def _parse_gains(text: Any) -> dict[float, float]:
         if len(set(labels)) < len(labels):
             raise ValueError
     except ValueError as error:
-        expected = "the gain of each label once, as in \"ndcg(gains='0:0,1:1,2:3')@10\""
-        raise argument_error("gains", expected, text) from error
+        raise argument_error("gains", _GAINS_FORM, text) from error
     return dict(zip(labels, gains, strict=True))
 
 
@@ -216,6 +219,8 @@ def _unknown_metric_error(string: str) -> ValueError:
     for argument in _COMMA.split(call["arguments"]) if call else ():
         name = argument.partition("=")[0].strip()
         is_named = "=" in argument and re.fullmatch(r"\w+", name, re.ASCII)
+        if is_named and name == "gains":
+            return argument_error("gains", _GAINS_FORM, argument.partition("=")[2])
         if is_named and not re.fullmatch(_ARGUMENT, argument, re.ASCII):
             return ValueError(
                 f"`{name}` should be a number or a word in a string, as in "

@@ -7,7 +7,13 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import clip_labels, max_over_axis, ratio, total
+from keras_rank.arrays.arithmetic import (
+    LARGEST_LIST_WEIGHT,
+    clip_labels,
+    max_over_axis,
+    ratio,
+    total,
+)
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.input_arrays import value_error
@@ -158,7 +164,12 @@ class JudgedLists:
         the average weight of the other lists, unless it has `empty_list_weights`.
         """
         if self._list_weight == "sum":
-            return total(self.weighted_relevance)
+            weights = total(self.weighted_relevance)
+            if self._scale is None:
+                return weights
+            # Undoes the scale of gains that differs between lists.
+            _, unit = self._scale
+            return backend.minimum(weights / unit[:, 0], LARGEST_LIST_WEIGHT)
         if self._list_weight == "one":
             weights = self.lists.given_list_weights
             return backend.where(self.has_relevant, weights, 0.0)

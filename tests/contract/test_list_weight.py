@@ -13,6 +13,7 @@ from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits
 from test_properties import is_close, items_by_list, oracle_values, result_of_parts
 
 from keras_rank import functional, metrics
+from keras_rank.callbacks import GroupedEvaluation
 from keras_rank.metrics import DCG, MeanReciprocalRank, RankingMetrics
 
 all_metrics = pytest.mark.parametrize("case", BACKEND_CASES, ids=str)
@@ -107,13 +108,84 @@ def test_targets_have_the_weights_of_lists(kind, rng):
     assert float(metric.result()) == pytest.approx(expected[kind], rel=1e-5)
 
 
+ONE = np.ones((2, 1))
+PER_LIST = [
+    (ONE, ONE, np.array([2.0, 6.0])),
+    (ONE, ONE, np.array([[2.0], [6.0]])),
+    (ONE, ONE, 3.0),
+    ([[1, -1]] * 2, [[1.0, 0.0]] * 2, np.array([2.0, 6.0])),
+    ([[1], [1]], [[1.0], [1.0]], [2.0, 6.0]),
+    ([1], [1.0], 2.0),
+]
+
+
 @pytest.mark.filterwarnings("ignore:One item has no order")
-def test_weights_of_single_items_belong_to_the_items():
-    """A list of one item has the weight of its item, not a weight of its own."""
-    labels, scores, weights = np.ones((2, 1)), np.ones((2, 1)), np.array([[2.0], [6.0]])
+@pytest.mark.parametrize("batch", PER_LIST)
+def test_weights_of_lists_do_not_multiply_gains(batch):
+    """Lists of one item are no exception, and neither is padding."""
     metric = DCG(list_weight="one")
-    metric.update_state(labels, scores, weights)
-    assert float(metric.result()) == pytest.approx(4.0)
+    metric.update_state(*batch)
+    assert float(metric.result()) == 1.0
+
+
+def test_weights_of_items_multiply_gains():
+    metric = DCG(list_weight="one")
+    metric.update_state([1, 0], [1.0, 0.0], [2.0, 1.0])
+    metric.update_state([[1, 0]], [[1.0, 0.0]], [[4.0, 1.0]])
+    assert float(metric.result()) == pytest.approx(3.0)
+
+
+@pytest.mark.programs
+def test_graphs_distinguish_weights_of_lists_and_items(backend):
+    """A graph of unknown sizes must not serve weights of another kind."""
+    if backend != "tensorflow":
+        pytest.skip("graphs of unknown sizes")
+    import tensorflow as tf
+
+    labels = np.array([[1, 0, 0], [1, 0, 0]], "float32")
+    scores = np.array([[3, 2, 1], [1, 2, 3]], "float32")
+    items = np.array([[2, 1, 1], [6, 1, 1]], "float32")
+    unknown = [None, None]
+    cases = [
+        (unknown, items, unknown),
+        ([2, 3], np.float32([2, 6]), [2]),
+        (unknown, np.float32([[2], [6]]), unknown),
+        ([2, 3], items, [2, 3]),
+    ]
+    for shape, weights, weight_shape in cases:
+        metric, expected = DCG(list_weight="one"), DCG(list_weight="one")
+        expected.update_state(labels, scores, weights)
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec(shape),
+                tf.TensorSpec(shape),
+                tf.TensorSpec(weight_shape),
+            ]
+        )
+        def update(labels, scores, weights, metric=metric):
+            metric.update_state(labels, scores, weights)
+
+        update(labels, scores, weights)
+        assert float(metric.result()) == pytest.approx(float(expected.result()))
+
+
+def test_grouped_evaluation_passes_weights_of_lists():
+    class Identity:
+        def predict(self, x, **arguments):
+            return x
+
+    scores = np.array([0.9, 0.1, 0.9, 0.1])
+    for weights, expected in (([2.0, 6.0], 1.0), ([2.0, 1.0, 6.0, 1.0], 4.0)):
+        callback = GroupedEvaluation(
+            *(scores, [1, 0, 1, 0], ["a", "a", "b", "b"]),
+            [DCG(list_weight="one")],
+            sample_weight=weights,
+            model=Identity(),
+        )
+        logs = {}
+        callback.on_epoch_end(0, logs)
+        assert logs == {"val_dcg": pytest.approx(expected)}
 
 
 def test_groups_hold_metrics_with_different_weights(rng):
@@ -135,14 +207,19 @@ def test_groups_hold_metrics_with_different_weights(rng):
         assert float(error) == pytest.approx(float(alone.standard_error()), rel=1e-4)
 
 
-def test_the_sum_of_gains_has_no_scale_of_its_own():
-    """Ratios of exponential gains are scaled in lists with labels above 64."""
-    labels = np.array([[63.0, 0.0], [62.0, 0.0]])
+def test_the_sum_of_gains_does_not_depend_on_the_scale_of_a_list():
+    """Exponential gains of lists with labels above 64 are scaled down."""
+    labels = np.array([[70.0, 0.0], [69.0, 0.0]])
     scores = np.array([[2.0, 1.0], [1.0, 2.0]])
     metric = metrics.NDCG(list_weight="sum")
     metric.update_state(labels, scores)
     expected = (2.0 + 1.0 / np.log2(3)) / 3.0
     assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
+    values = [
+        float(functional.ndcg([[100, 70]], [[1.0, 2.0]], list_weight=kind)[0])
+        for kind in ("mean", "sum", "one")
+    ]
+    assert values[0] == values[1] == values[2] < 1.0
 
 
 def test_configs_keep_the_argument():

@@ -21,7 +21,7 @@ from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.update import group_by
-from keras_rank.ranking.base import Ties
+from keras_rank.ranking.base import TIE_BOUNDS, Ties
 
 # Arrays of padded lists, or of the values of lists, by name.
 Batch: TypeAlias = dict[str, Array]
@@ -112,6 +112,8 @@ def _set_spread(
         batch: the padded batch.
         indices: int array. The indices of the lists with ties in the batch.
     """
+    # Other orders are no concern of metrics that are bounds themselves.
+    metrics = [metric for metric in metrics if metric._ties not in TIE_BOUNDS]
     tied = {name: x[indices] for name, x in batch.items() if name != "place"}
     list_hashes = np.zeros(len(indices), np.int32)
     column = result_columns.SPREAD.format
@@ -141,7 +143,9 @@ def _read_lists(batch: Batch, label: str) -> Inputs:
     if has_subtopics:
         score = batch.get("place", score)
     reading = read(batch[label], score, batch.get("weight"), has_subtopics)
-    return reading._replace(batch=bucket_shapes(reading.batch))
+    # The weights of a table belong to items, also in lists of one item.
+    lists = reading.batch._replace(list_weights=None)
+    return reading._replace(batch=bucket_shapes(lists))
 
 
 def _convert_scores(scores: Array) -> Array:

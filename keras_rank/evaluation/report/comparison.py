@@ -183,19 +183,33 @@ def _pair_values(
         )
         for metric in common_metrics
     }
+    _require_equal_rules(model, baseline)
+    return pairs
+
+
+def _require_equal_rules(
+    model: ListTable, baseline: ListTable, argument: str = "baseline"
+) -> None:
+    """Raises `ValueError` if two evaluations treat ties or unjudged items differently.
+
+    Args:
+        model: the lists of the model.
+        baseline: the lists of the baseline.
+        argument: the name of the baseline in error messages.
+    """
+    others = _describe_others(argument)
     if None not in (baseline.rules, model.rules) and baseline.rules != model.rules:
         raise ValueError(
-            "`baseline` should be evaluated by the rules of the models. "
+            f"`{argument}` should be evaluated by the rules of {others}. "
             f"Received: rules {baseline.rules!r} and {model.rules!r}"
         )
     old, new = summary.count_unlabeled(baseline), summary.count_unlabeled(model)
     if old and new and old[0] != new[0] and old[1] + new[1] > 0:
         raise ValueError(
-            "`baseline` should be evaluated with the `unjudged` of the models. "
+            f"`{argument}` should be evaluated with the `unjudged` of {others}. "
             f"Received: unjudged={old[0]} and unjudged={new[0]}, with {old[1]} and "
             f"{new[1]} labels that are missing or below 0"
         )
-    return pairs
 
 
 def align_baseline(
@@ -418,16 +432,19 @@ def correct_by_humans(
             "`human` should have at least two queries, and `machine` at least two "
             f"more. Received: {n} and {total} queries"
         )
+    for lists in (*human, *machine):
+        _require_equal_rules(human[0], lists, "machine")
     is_rest = np.ones(total, bool)
     is_rest[common_rows[0]] = False
     rows: list[dict[str, Any]] = []
-    left_out: list[str] = []
+    names = [name for lists in (*human, *machine) for name in lists.metric_names]
+    left_out = set(names)
     for metric in human[0].metrics:
         if metric.reduction != "mean" or not all(
             x.find(metric.name) for x in (*human, *machine)
         ):
-            left_out.append(metric.name)
             continue
+        left_out -= {metric.name}
         human_values, common_values, machine_values = (
             _get_values(metric, lists, rows_by_evaluation, argument)
             for lists, rows_by_evaluation, argument in (
@@ -444,11 +461,10 @@ def correct_by_humans(
             "`human` and `machine` should have a common metric that is a mean over "
             f"lists. Received: {human[0].metric_names} and {machine[0].metric_names}"
         )
-    names = ", ".join(left_out)
-    notes = [f"Metrics without a mean in all evaluations are left out: {names}."]
-    return table.Table(
-        table.select_columns(rows, _CORRECTED), notes=notes * bool(names)
-    )
+    text = ", ".join(name for name in dict.fromkeys(names) if name in left_out)
+    notes = [f"Metrics without a mean in all evaluations are left out: {text}."]
+    columns = table.select_columns(rows, _CORRECTED)
+    return table.Table(columns, notes=notes * bool(text))
 
 
 def _require_rows(
