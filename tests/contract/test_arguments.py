@@ -276,6 +276,7 @@ def test_a_gain_below_zero_counts_as_zero():
     assert float(values[0]) == pytest.approx(expected)
 
 
+@pytest.mark.compiles_long
 def test_huge_labels_neither_overflow_nor_spoil_later_batches():
     """Ratios of exponential gains are exact: 2**999 is half of 2**1000."""
     expected = (0.5 / np.log2(3) + 1 / np.log2(4)) / (1 + 0.5 / np.log2(3))
@@ -288,6 +289,7 @@ def test_huge_labels_neither_overflow_nor_spoil_later_batches():
     assert np.isfinite(float(metrics.DCG()([[1000, 0, 999]], [[3, 2, 1]], weights)))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_ordinary_labels_have_the_plain_exponential_gain(rng):
     """Gains are scaled only above higher labels, so they are equal to the last bit."""
@@ -338,6 +340,7 @@ def test_default_seeds_follow_the_random_seed():
     assert metrics.NDCG().seed != before
 
 
+@pytest.mark.compiles_long
 def test_calls_of_functions_in_a_loop_shuffle_differently():
     """The mean over calls is close to the value with averaged ties."""
     labels, scores = np.eye(1, 6), np.ones((1, 6))
@@ -430,6 +433,7 @@ def test_the_highest_grade_has_the_highest_gain(gain):
         call(gain_fn=lambda y: y * y, max_grade=3)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [False, "average"])
 def test_no_seed_is_drawn_without_shuffling(shuffle_ties, monkeypatch):
     metric = metrics.NDCG(shuffle_ties=shuffle_ties)
@@ -571,6 +575,7 @@ def test_arp_has_no_value_for_labels_of_zero():
     assert float(metrics.AverageRelevancePosition(**arguments)(labels, scores)) == 2.0
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("function", [divisor, discounts.geometric(0.5)])
 def test_registered_functions_are_saved(function):
     metric = metrics.NDCG(k=2, gain_fn=function, seed=1)
@@ -587,6 +592,7 @@ def test_a_lambda_can_not_be_saved():
         metric.get_config()
 
 
+@pytest.mark.compiles_long
 def test_functions_need_no_hash():
     labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Unhashable(3)
     expected = (1 + 8 / 2) / (8 + 1 / np.log2(3))

@@ -226,6 +226,7 @@ def assert_unchanged(metric):
         assert_equal(variable, value)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize(
     ("kind", "changed", "message"),
     UPDATE_ERRORS,
@@ -692,6 +693,7 @@ def test_empty_catalogues_do_not_count(ids, k, shuffle_ties):
 CUTOFFS = [4, np.int8(4), np.uint64(4), 10**6, 10**9, np.int64(2**31 - 1), 2**31 - 1]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("k", CUTOFFS, ids=lambda k: f"{type(k).__name__} {k}")
 def test_a_cutoff_beyond_the_list_equals_none(k):
     for labels, is_sparse in ((LABELS, False), (IDS, True)):
@@ -711,6 +713,7 @@ def test_ids_of_any_dtype(dtype):
     assert float(values[0]) == pytest.approx(1 / 199)
 
 
+@pytest.mark.compiles_long
 def test_ids_beyond_float32():
     """The id would be rounded to its neighbor, which has a higher score."""
     item = 2**24 + 1

@@ -55,6 +55,7 @@ def test_equals_the_full_matrix(task, k, block_size):
         assert best[1].dtype == "int32"
 
 
+@pytest.mark.compiles_long
 @given(task=tasks(), shuffle_ties=st.booleans())
 def test_ids_are_in_the_order_of_ranks(task, shuffle_ties):
     _, queries, candidates, excluded, _ = task

@@ -113,6 +113,7 @@ def test_queries_are_split_by_number_of_targets(rng):
     assert [*map(tuple, shapes)] == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [False, "average"])
 def test_other_queries_change_no_ranks(shuffle_ties, rng):
     numbers = rng.permutation([1] * 10 + [5, 70, 120, 200])
@@ -274,6 +275,7 @@ def test_score_functions_may_depend_on_the_position(rng):
     np.testing.assert_allclose(actual, 1.0 / (1.0 + above), rtol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("targets", [1, 90])
 def test_candidates_are_scored_in_one_pass(targets, rng):
     """One pass suffices, although libraries round products by their position."""
@@ -314,6 +316,7 @@ def test_shards_are_mapped_by_the_map_fn(rng):
     assert rounds == [2, 2, 2]
 
 
+@pytest.mark.compiles_long
 def test_inputs_are_read_once_for_all_metrics_and_parts(rng, monkeypatch):
     """Lists with averaged ties are ranked in parts that fit into memory."""
     ids, queries, candidates = random_task(rng, targets=2)
@@ -353,6 +356,7 @@ def test_user_metrics_may_take_ids():
     assert float(metric([[1, -1], [0, 2]], [[0.9, 0.1, 0.5], [0.7, 0.8, 0.1]])) == 2.5
 
 
+@pytest.mark.compiles_long
 def test_evaluate_does_not_change_metrics(rng):
     """Metrics keep their seeds and their state, and need not be registered."""
     task = random_task(rng)
@@ -373,6 +377,7 @@ def test_evaluate_does_not_change_metrics(rng):
     assert float(group.result()["all_ndcg_at_10"]) == 0.0
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 def test_metrics_accept_ranked_lists(shuffle_ties, rng):
     labels, scores = rng.integers(0, 4, (2, 40, 12)).astype("float32")
@@ -548,6 +553,7 @@ def test_a_list_of_many_targets_takes_little_memory(rng):
     assert peak < 32 * ids.nbytes
 
 
+@pytest.mark.slow
 @pytest.mark.compiles_long
 def test_large_ids_are_not_rounded():
     """The id is odd and above 2**24, so float32 can't represent it."""
@@ -571,6 +577,7 @@ def test_excluded_ids_below_zero_are_padding(padding):
     assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
 
 
+@pytest.mark.compiles_long
 def test_exclude_without_columns():
     """`exclude` may have no columns, in shards and with many targets.
 
@@ -637,6 +644,7 @@ def test_callbacks_copy_their_arguments(form, rng):
 DUPLICATES = "`candidates` should hold each item once. Received: most targets, such as"
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("block_size", [None, 7])
 @pytest.mark.parametrize(
     "form", [lambda x: x, lambda x: lambda: x, lambda x: [x[:20], x[20:]]]
@@ -665,6 +673,7 @@ def test_a_callback_warns_once_about_duplicates(rng):
     run_epoch(callback)
 
 
+@pytest.mark.compiles_long
 def test_ties_without_duplicates_are_not_warned_about(rng):
     queries, candidates = (rng.normal(size=(n, 4)).astype("float32") for n in (20, 40))
     # Duplicates of an item that is rarely a target.

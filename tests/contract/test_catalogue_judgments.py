@@ -152,6 +152,7 @@ def test_relevant_items_without_grades(relevant):
     assert targets == {"ids": [[2]], "labels": [[1.0]]}
 
 
+@pytest.mark.compiles_long
 def test_values_equal_those_of_trec_eval(rng):
     """Self-matches are excluded, and some judged items are no candidates."""
     pytrec_eval = pytest.importorskip("pytrec_eval")

@@ -64,6 +64,7 @@ def make_sparse():
     return make_single(sparse_labels=True)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("make", [make_single, make_group, make_sparse])
 @pytest.mark.parametrize("compiler", QUICK_COMPILERS)
 def test_one_trace_per_shape(compiler, make, rng):
@@ -155,6 +156,7 @@ def model_and_data(rng, lists, metric, **arguments):
     return model, features, rng.integers(-1, 4, features.shape).astype("float32")
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_fit_traces_once_per_shape(rng, backend):
     """Keras first runs a step with symbolic data, then compiles one for each shape."""
@@ -219,6 +221,7 @@ def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
     assert_compiled_equals_eager("jax.jit", ndcg, batches)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @jax_only
 def test_vmap_over_single_lists_and_over_models(rng):

@@ -80,6 +80,7 @@ def count_up_to(k):
     return call
 
 
+@pytest.mark.compiles_long
 @pytest.mark.usefixtures("_short_rows_are_long")
 @pytest.mark.parametrize("k", CUTOFFS)
 @pytest.mark.parametrize("size", SIZES)
@@ -108,6 +109,7 @@ SCORES = {
 }
 
 
+@pytest.mark.compiles_long
 @pytest.mark.usefixtures("_short_rows_are_long")
 @pytest.mark.parametrize("kind", SCORES)
 def test_whole_rows_are_compared_only_if_needed(kind, monkeypatch):

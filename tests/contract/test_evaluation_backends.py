@@ -11,6 +11,7 @@ from keras_rank.metrics import NDCG, MeanReciprocalRank
 NAN = float("nan")
 
 
+@pytest.mark.compiles_long
 def test_a_table_has_the_values_of_the_metrics():
     """Five lists are too few to compile a program for their shape."""
     rows = {"query_id": np.repeat(np.arange(5), 6), "label": np.arange(30) * 7 % 3}

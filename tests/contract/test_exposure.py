@@ -111,6 +111,7 @@ def read_results(metrics):
     return [float(metric.result()) for metric in metrics]
 
 
+@pytest.mark.compiles_long
 @given(
     batch=batches(weighted=True),
     parts=splits,
@@ -223,6 +224,7 @@ def test_states_are_merged(rng):
     assert "older version" not in str(e.value)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_compiled_updates_equal_eager_ones(compiler, rng):
     scores = rng.integers(0, 3, (40, LIST_SIZE)).astype("float32")
@@ -284,6 +286,7 @@ def test_metrics_are_saved_with_a_model(tmp_path):
     assert {"coverage_at_2", "novelty_at_2", "gini_at_3"} < set(logs)
 
 
+@pytest.mark.compiles_long
 def test_standard_error_of_intra_list_diversity(rng, monkeypatch):
     """The metric is a mean over lists with a pair of items, in parts of any size."""
     queries, items = rng.normal(size=(9, 2)), rng.normal(size=(20, 2))
@@ -306,6 +309,7 @@ def test_standard_error_of_intra_list_diversity(rng, monkeypatch):
         assert [actual[name], actual[f"{name}_stderr"]] == expected
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_diversity_of_lists_is_from_0_to_2(sign, rng):
     """Vectors may have equal directions, and pairs opposite directions."""

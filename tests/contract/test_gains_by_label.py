@@ -35,6 +35,7 @@ def test_gains_are_looked_up(ties, rng):
         assert_close(actual, expected, rtol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_labels_without_a_gain_are_errors():
     """Padding has no gain, and neither have labels below the threshold."""

@@ -122,6 +122,7 @@ IDS, LABELS = [[1, 2], [0, -1]], [[3, 1], [2, -1]]
 DENSE = [[0, 3, 1, 0], [2, 0, 0, 0]]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize(
     ("ids", "labels", "dense_labels", "arguments"),
     [
@@ -151,6 +152,7 @@ def test_a_relevant_item_that_is_no_candidate():
     np.testing.assert_allclose(recall, [1 / 3, 1.0], rtol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 @pytest.mark.parametrize("k", [None, 3, 10])
 def test_more_relevant_items_than_candidates(k, shuffle_ties):

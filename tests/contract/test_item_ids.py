@@ -51,6 +51,7 @@ def evaluate(targets, exclude=None):
     return catalogue.evaluate(targets, QUERIES, CANDIDATES, NAMES, **arguments)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("name", SPARSE)
 def test_a_sparse_matrix_equals_its_column_ids(name):
     history, grades = SPARSE[name](HISTORY), SPARSE[name](GRADES)
@@ -74,6 +75,7 @@ def test_a_sparse_matrix_equals_its_column_ids(name):
     assert expected["mrr"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.compiles_long
 def test_a_sparse_matrix_may_have_no_rows():
     empty = scipy.sparse.csr_matrix((0, 4))
     for function in (functional.ndcg, functional.recall):
@@ -212,6 +214,7 @@ def test_lists_may_have_as_many_ids_as_items():
         assert array(actual)[:, 0].tolist() == left
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("ids", [[3, 3, 1], [0, 1, -1], [3, 1, 0, 1, 3]], ids=str)
 def test_lists_may_have_any_number_of_ids(ids):
     """The number of ids may be rounded up to the number of items."""
@@ -276,6 +279,7 @@ def test_float32_ids_are_limited(convert):
     assert float(functional.recall([[5]], scores[:, :-1], sparse_labels=True)[0]) == 1.0
 
 
+@pytest.mark.compiles_long
 @pytest.mark.optimized
 @pytest.mark.parametrize("compiler", compiled.COMPILERS)
 def test_a_one_hot_matrix_of_floats_is_an_error_in_compiled_code(compiler):

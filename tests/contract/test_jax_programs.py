@@ -65,6 +65,7 @@ CALLS = {
 }
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("make_call", CALLS.values(), ids=CALLS)
 def test_ragged_batches_compile_few_programs(make_call, rng, compilations):
     batches = list(ragged_batches(rng))
@@ -278,6 +279,7 @@ def test_catalogues_compile_few_programs(call, most, rng, compilations):
     assert len(compilations) == before
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize(
     ("base", "targets"),
     [(metrics.PairwiseAccuracy, None), (ExpectedReciprocalRank, None), (NDCG, 70)],

@@ -188,6 +188,7 @@ def test_a_third_axis_of_size_1_is_dropped(shape, weighted, rng):
         assert results(*mixed) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
+@pytest.mark.compiles_long
 def test_a_third_axis_of_catalogue_scores_is_dropped(rng):
     ids, scores = rng.integers(-1, 7, (24, 2)), rng.integers(0, 3, (24, 7))
     options = {"sparse_labels": True, "seed": 1}

@@ -188,6 +188,7 @@ def test_grouped_evaluation_passes_weights_of_lists():
         assert logs == {"val_dcg": pytest.approx(expected)}
 
 
+@pytest.mark.compiles_long
 def test_groups_hold_metrics_with_different_weights(rng):
     labels, scores = rng.integers(0, 3, (6, 4)), rng.random((6, 4))
     weights = rng.choice([1.0, 4.0], (6, 4))
@@ -243,6 +244,7 @@ def draw_clicks(rng, relevance, examination):
     return (examined & (rng.random(relevance.shape) < relevance)).astype("float32")
 
 
+@pytest.mark.slow
 def test_clicks_recover_the_value_of_full_labels(rng, backend):
     """The mean over draws of `"one"` is unbiased; the unweighted mean is not.
 
@@ -279,6 +281,7 @@ def test_clicks_recover_the_value_of_full_labels(rng, backend):
     assert errors["unweighted"] < -30.0
 
 
+@pytest.mark.compiles_long
 def test_self_normalized_weights_reduce_the_variance(rng):
     """The standard error of `"sum"` is that of a ratio of sums over lists."""
     clicks = (rng.random((300, 6)) < 0.3).astype("float32")

@@ -20,6 +20,7 @@ FORMULAS = ["ndcg", "dcg", "average_precision", "recall", "precision", "hit_rate
 pytestmark = pytest.mark.optimized
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("levels", [4, 10**6] if IS_SLOW else LEVELS)
 def test_functions_equal_the_oracle(levels, rng, monkeypatch):
     """The lists are short enough for the oracle, and use the path of longer lists."""
@@ -52,6 +53,7 @@ def test_functions_equal_the_oracle(levels, rng, monkeypatch):
                 )
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("relevant", [8999, 4500])
 def test_running_sums_of_thousands_do_not_drift(relevant):
     """Sums of float32 that are added one by one would be wrong by whole items."""

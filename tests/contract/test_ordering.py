@@ -33,6 +33,7 @@ def ranked(scores, k, ties):
     return rank_by_scores(lists, fold_seed(3), order=OrderSpec(False, ties, k))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("levels", [1, 3, 30, 10**6])
 def test_averaged_ties_take_the_mean_of_tied_values(shape, levels, rng):
@@ -65,6 +66,7 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
     assert keys[0, 0] == -1833678159
 
 
+@pytest.mark.compiles_long
 def test_shuffle_is_uniform():
     """The 24 orders of four tied items are equally frequent."""
     order = ranked(np.zeros((24_000, 4), "float32"), None, "shuffle").order.positions
@@ -76,6 +78,7 @@ def test_shuffle_is_uniform():
     assert chi_square < 49.7  # the 99.9 % quantile of 23 degrees of freedom
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("on_accelerator", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_top_k_and_largest_values(dtype, on_accelerator, rng, monkeypatch):

@@ -176,6 +176,7 @@ def test_masked_items_change_no_bit(case, batch, k, shuffle_ties):
     )
 
 
+@pytest.mark.compiles_long
 def test_rank_biased_precision_is_at_most_1():
     """All of 200 items are relevant, so that sums are close to 1."""
     labels, scores = np.ones((1, 200)), np.arange(200.0)[None]
@@ -212,6 +213,7 @@ def test_constant_scores_have_the_mean_value(case, k):
     assert_close(average, np.mean(by_index[:LIST_SIZE]), rtol=1e-6)
 
 
+@pytest.mark.compiles_long
 @all_metrics
 @given(batch=batches(weighted=True), shuffle_ties=ties)
 def test_a_cutoff_beyond_the_list_changes_no_value(case, batch, shuffle_ties):

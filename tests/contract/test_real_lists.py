@@ -53,6 +53,7 @@ def mean_of_sklearn(labels, scores, k):
     return np.mean(values)
 
 
+@pytest.mark.slow
 @pytest.mark.compiles_long
 def test_ndcg_equals_that_of_sklearn(queries):
     """The update is compiled where single operations of each size would be compiled."""

@@ -122,6 +122,7 @@ def test_several_targets_and_masks(rng, scores, number):
     assert_equal_results(flat, (masked, scores), *named)
 
 
+@pytest.mark.compiles_long
 def test_sequences_of_uneven_length(ids, scores, graded):
     inputs = ids, scores, np.arange(20.0).reshape(5, 4) % 3
     rows = [*map(cut_at_end, inputs)]
@@ -207,6 +208,7 @@ def test_wrong_inputs_are_errors(ids, scores):
     assert float(metric.result()) == 0.0
 
 
+@pytest.mark.compiles_long
 def test_empty_inputs_have_no_values():
     """Inputs may have no items, no targets, no sequences or no positions."""
     for shape, items in (((3, 2), 0), ((3, 2, 0), 4), ((0, 2), 4), ((3, 0, 1), 4)):

@@ -89,6 +89,7 @@ each_kind = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("sparse_labels", [False, True])
 @each_kind
 @pytest.mark.parametrize("size", SIZES)
@@ -143,6 +144,7 @@ def make_views(x):
         yield "big-endian", x.astype(x.dtype.newbyteorder(">"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse_labels", [False, True])
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_views_change_no_value(size, sparse_labels, rng):

@@ -167,6 +167,7 @@ def test_errors_equal_those_of_the_bootstrap(rng, backend):
     assert actual == pytest.approx(expected, rel=4 / np.sqrt(2 * resamples))
 
 
+@pytest.mark.compiles_long
 def test_errors_of_nearly_equal_values(rng):
     """Ten million values differ by 1e-4, which squares in float32 can't represent."""
     values = (0.9 + 1e-4 * rng.normal(size=250_000)).astype("float32")
@@ -271,6 +272,7 @@ def test_wrong_groups_with_errors_are_refused():
             RankingMetrics(members, standard_errors=flag)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_fit_logs_standard_errors(batch):
     labels, x, _ = batch

@@ -76,6 +76,7 @@ def make_group(names=("ndcg@2", "mrr")):
     return metrics.RankingMetrics(list(names), prefix="test_")
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("make", [make_metric, make_group])
 def test_merging_equals_adding_variables(make, rng, tmp_path):
     """States may also be saved to files, as workers on several machines do."""
@@ -198,6 +199,7 @@ def test_the_default_precision_changes_no_value(precision, rng):
         assert all_results(labels.tolist(), scores, weights.tolist()) == expected
 
 
+@pytest.mark.compiles_long
 def test_a_wider_default_precision_changes_no_value(rng):
     """A wider default changes no value, and is not saved in configs."""
     labels, scores, weights = dense_batch(rng, LIST_SIZE, 4)

@@ -71,6 +71,7 @@ def test_values_equal_those_of_ndeval(rng):
 # Shapes.
 
 
+@pytest.mark.compiles_long
 @all_metrics
 def test_a_single_subtopic_may_have_an_axis(case, batch):
     """The values equal those without the axis, which other tests check."""
@@ -93,6 +94,7 @@ def test_a_mask_is_folded_into_labels(batch):
     np.testing.assert_array_equal(ops.convert_to_numpy(folded), labels)
 
 
+@pytest.mark.compiles_long
 @all_metrics
 def test_padded_subtopics_change_no_value(case, batch):
     """Queries with few subtopics are padded to the number of other queries."""
@@ -105,6 +107,7 @@ def test_padded_subtopics_change_no_value(case, batch):
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("as_rows", [np.ndarray.tolist, np.asarray])
 def test_lists_of_uneven_length(batch, as_rows):
     # Scores are rounded, as subnormals of float32 are not zero as Python floats.
@@ -128,6 +131,7 @@ def test_lists_of_uneven_length(batch, as_rows):
             )
 
 
+@pytest.mark.compiles_long
 def test_empty_lists_do_not_count():
     for lists in (0, 2):
         for case in ALL:
@@ -137,6 +141,7 @@ def test_empty_lists_do_not_count():
             assert float(case.make()(*empty)) == 0.0
 
 
+@pytest.mark.compiles_long
 def test_labels_below_0_for_some_subtopics_are_not_relevant():
     labels = [[[1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]]
     expected = [[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]
@@ -229,6 +234,7 @@ def test_wrong_calls_are_errors(call, message):
 # The greedy order.
 
 
+@pytest.mark.compiles_long
 def test_the_greedy_ideal_may_miss_the_maximum():
     """The greedy order begins with the item of three subtopics, and then gains less."""
     labels = [[[1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], [0, 0, 1, 0, 1, 0]]]
@@ -239,6 +245,7 @@ def test_the_greedy_ideal_may_miss_the_maximum():
     assert best > 1.0
 
 
+@pytest.mark.compiles_long
 def test_rounding_does_not_exceed_1(rng):
     """Values above 1 are those of orders that are much better than the greedy order."""
     for _ in range(20):

@@ -96,6 +96,7 @@ SPARSE_PAIRS = [
 ]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("ties", BOUNDS)
 @pytest.mark.parametrize(("case", "k"), SPARSE_PAIRS, ids=str)
 def test_targets_have_the_bounds_of_dense_labels(case, k, ties, rng):
@@ -117,6 +118,7 @@ def test_targets_have_the_bounds_of_dense_labels(case, k, ties, rng):
         assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("ties", BOUNDS)
 @pytest.mark.parametrize("targets", [1, 3])
 def test_catalogs_have_the_bounds_of_their_scores(ties, targets, rng):

@@ -145,6 +145,7 @@ def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):
         assert values == pytest.approx(averaged, abs=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_averaged_weights_outlive_an_evaluation(tmp_path):
     """Weights and averages may share memory in Keras after the last epoch."""
@@ -194,6 +195,7 @@ def test_invalid_arguments_are_errors(make, arguments, message):
 HALF = np.where(USERS % 2, -1, TARGETS)
 
 
+@pytest.mark.compiles_long
 @all_callbacks
 def test_lists_without_a_relevant_item_are_warned_about(make):
     """A callback warns once, and not if the lists are left out."""

@@ -79,6 +79,7 @@ def test_ids_may_be_of_any_type(data, convert_ids):
     }
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("source", SOURCES)
 def test_inputs_may_be_batches(data, source, rng):
     """The targets of the batches are ignored. Labels and ids are arrays."""

@@ -104,6 +104,7 @@ if BACKEND == "torch":
     COMPILE_OPTIONS = COMPILE_OPTIONS[:2]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("model_class", [keras.Model, RankingModel])
 @pytest.mark.parametrize("options", COMPILE_OPTIONS, ids=str)
 def test_results_equal_those_of_keras_however_compiled(options, model_class):
@@ -166,6 +167,7 @@ def test_weights_of_positions(weighted, options):
         check_logs(logs)
 
 
+@pytest.mark.compiles_long
 def test_batches_and_weights_of_classes():
     words, ids, weights = make_data()
     model = make_model((), weighted_metrics=make_metrics())
@@ -176,6 +178,7 @@ def test_batches_and_weights_of_classes():
     check_logs(fit(model, words, ids, class_weight=class_weights))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("mask_zero", [False, True])
 def test_several_outputs(mask_zero):
     """Each output has labels and weights, and a prefix in the logs."""

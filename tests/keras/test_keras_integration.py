@@ -46,6 +46,7 @@ def expected_ndcg(y, scores, k, weights=None):
     return pytest.approx(mean, abs=2e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_callbacks_know_the_direction(data, tmp_path):
     """Callbacks maximize metrics, groups and members of groups by default."""
@@ -68,6 +69,7 @@ def test_callbacks_know_the_direction(data, tmp_path):
     assert (tmp_path / file_name).exists()
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision_changes_only_the_scores(data, policy):
@@ -226,6 +228,7 @@ def test_keys_of_exported_states_are_not_paths(data):
     assert first.variables[-1] == 3 * second.variables[-1]
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_models_of_older_versions_load_unchanged():
     """Metrics keep the names with which they were saved, as `ndcg@2` in 0.2.0."""

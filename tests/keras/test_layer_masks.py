@@ -112,6 +112,7 @@ def test_compiled_code_reads_masks(compiler, lists):
     )
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("ties", [True, False, "average"])
 @pytest.mark.parametrize("graded", [False, True])
 def test_ids_among_masked_items(graded, ties, lists, rng):
@@ -143,6 +144,7 @@ def test_ids_among_masked_items(graded, ties, lists, rng):
             assert float(actual) == expected, (case.name, k)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("sparse_labels", [False, True])
 def test_exposure(sparse_labels, lists):
     labels, scores, _, _, layer_mask = lists
@@ -157,6 +159,7 @@ def test_exposure(sparse_labels, lists):
         )
 
 
+@pytest.mark.compiles_long
 def test_masks_of_positions(rng):
     """Masked positions are no lists, and do not count in the numbers of lists."""
     scores = rng.integers(0, 4, (3, 4, LIST_SIZE)).astype("float32")
@@ -179,6 +182,7 @@ def test_masks_of_positions(rng):
             assert float(actual) == float(expected_value)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shape", [(BATCH,), (BATCH, LIST_SIZE + 1), (BATCH, 1)])
 def test_masks_of_other_axes_are_ignored(shape, lists):
     labels, scores, *_ = lists
@@ -210,6 +214,7 @@ def build(model_class, names=("scores",), layers=()):
     return model_class(words, scores[0] if len(scores) == 1 else scores)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("model_class", [keras.Model, RankingModel])
 def test_evaluate(model_class, rng):
     words, labels = words_and_labels(rng)
@@ -358,6 +363,7 @@ def test_weights_of_several_outputs(form, rng):
         assert_equal(tensor, weight)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_training_steps_of_users(rng):
     """Custom training steps may read the outputs, also on JAX."""

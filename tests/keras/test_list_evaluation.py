@@ -94,6 +94,7 @@ def test_labels_in_any_form(data, form):
     assert evaluate(x, form(y)) == evaluate_metrics(y, predict_scores(x))
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("form", [list, tuple, make_dict])
 def test_several_inputs(data, form):
     x, y = data

@@ -142,6 +142,7 @@ def test_a_mask_reaches_loss_and_metrics(data, overrides, source):
     assert seen == {(method, "float32", ITEMS) for method in methods}
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize(
     "options", [{}, {"run_eagerly": True}, {"jit_compile": False}], ids=str
@@ -330,6 +331,7 @@ def expected_uneven_logs(model, x, y, weights=None):
     return oracle_logs(y, scores, weights or [np.ones(size) for size in SIZES])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])
 def test_evaluate_takes_ragged_labels_of_any_dtype(uneven, dtype):
     x, y = uneven
@@ -348,6 +350,7 @@ FORMS = {
 }
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("in_generator", [False, True])
@@ -427,6 +430,7 @@ def test_fit_takes_ragged_lists(uneven, source):
     assert_close(fit(model, data), expected | add_prefix(expected))
 
 
+@pytest.mark.compiles_long
 def test_ragged_masks_and_weights(uneven, rng):
     """A ragged mask may also accompany labels that are padded with 0."""
     x, labels = (make_ragged(part) for part in uneven)
@@ -580,6 +584,7 @@ def expected_ndcg(y, scores, weights=None):
     return pytest.approx(float(metric(y, scores, weights)), abs=1e-6)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.trains
 def test_graded_ids_that_keras_may_have_rounded(rng):
     """Keras casts floats to the default precision, but no integers."""
@@ -633,6 +638,7 @@ def test_graded_ids_in_fit(masked, precision, rng):
     assert logs["loss"] == pytest.approx(float(loss), rel=1e-2)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.programs
 def test_weights_of_lists_of_graded_ids(rng):
     """Keras repeats the weights for the arrays of ids, labels and masks."""
@@ -647,6 +653,7 @@ def test_weights_of_lists_of_graded_ids(rng):
     assert logs["loss"] == pytest.approx(losses.mean(), rel=1e-4)
 
 
+@pytest.mark.compiles_long
 def test_ids_and_labels_in_one_tensor(rng):
     """Metrics of a `keras.Model` accept ids and labels that are stacked."""
     scores = rng.normal(size=(4, ITEMS)).astype("float32")
@@ -663,6 +670,7 @@ def test_ids_and_labels_in_one_tensor(rng):
     assert evaluate(model, x, pairs)["ndcg_at_3"] == expected_ndcg(GRADED, scores)
 
 
+@pytest.mark.compiles_long
 def test_ids_alone_and_ids_of_one_target(rng):
     x = rng.normal(size=(3, FEATURES)).astype("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -154,6 +154,7 @@ def test_lists_have_equal_values_in_segments(rows, rng, monkeypatch, max_items):
     assert alone["ndcg_at_2"] != pytest.approx(actual["ndcg_at_2_pad"], rel=1e-3)
 
 
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 @pytest.mark.parametrize("max_ranks", [2**22, 1])
 def test_queries_have_equal_values_in_segments(
@@ -284,6 +285,7 @@ def test_columns_of_tables_with_missing_labels_are_an_error(queries, label, dtyp
         evaluate_queries(queries, ["mrr"], column)
 
 
+@pytest.mark.compiles_long
 def test_at_most_50_segments(rng):
     many = np.eye(51, dtype="float32"), np.eye(51, dtype="float32"), np.arange(51), None
     by = np.arange(51)

@@ -66,6 +66,7 @@ def measure_depth(node, depths):
     return math.inf
 
 
+@pytest.mark.slow
 def test_no_source_names_a_path_outside():
     for path in SOURCES:
         depth = len(path.relative_to(ROOT).parts)

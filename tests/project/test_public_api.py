@@ -213,6 +213,7 @@ print(sorted(before), has, "evaluation" in dict(inspect.getmembers(keras_rank)))
     assert run_in_python(code) == "[] True True\n"
 
 
+@pytest.mark.slow
 def test_the_evaluation_imports_no_optional_dependency():
     optional = "ray", "matplotlib", "jinja2"
     code = f"import sys; sys.modules.update(dict.fromkeys({optional}))"

@@ -248,6 +248,7 @@ def test_a_bad_field_between_tabs(tmp_path, name, place):
             evaluate_run("QRELS", {"0": ["a"]}, ["mrr"])
 
 
+@pytest.mark.slow
 def test_a_bad_field_between_tabs_of_a_run(tmp_path):
     good = "1\tQ0\ta\t1\t.9\tt"
     for bad in ("2\tQ0\ta\t1\t\tt", "2\tQ0\t\t1\t.9\tt", "\t2\tQ0\ta\t1\t.9\tt"):

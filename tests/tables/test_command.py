@@ -329,6 +329,7 @@ def read_page(file="report.html"):
     return pathlib.Path(file).read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_page_is_written(command):
     pytest.importorskip("matplotlib")
     printed = command("report new.parquet --baseline base.parquet -m mrr --by market")

@@ -300,6 +300,7 @@ def test_few_lists_are_noted():
 EXPONENTIAL, LINEAR = "exponential, 2**label - 1", "linear, the label"
 
 
+@pytest.mark.slow
 def test_gains_of_graded_labels_are_stated(tmp_path):
     rows = {"query_id": [1, 1, 2, 2], "score": [2, 1, 2, 1], "item_id": [1, 2, 1, 2]}
     graded, binary = ({**rows, "label": [0, x, 1, 0]} for x in (2, 1))

@@ -305,6 +305,7 @@ def test_saved_plots_have_all_labels(pyplot, rows):
     assert axes.get_window_extent().height / rows > 15
 
 
+@pytest.mark.slow
 def test_many_rows_can_be_saved(pyplot):
     """A plot of 3000 rows can be saved, even if a rounded bound is past its value."""
     figure = draw_rows(range(3000), high=0.5 - 1e-16)

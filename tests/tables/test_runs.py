@@ -285,7 +285,7 @@ OF_ARGUMENTS = {
     "judged(rel=2)@3": "`rel` should be an argument of `judged`",
     "P(rel=2)_5": "Received: 'P(rel=2)_5'. Did you mean \"p(rel=2)@5\"?",
     "nDCG(gains={2:1})@10": "`gains` should have a gain for each label, {2.0: 1.0}",
-    "nDCG(gains={1:a})@10": "`gains` should be a number or a word in a string",
+    "nDCG(gains={1:a})@10": "`gains` should be the gain of each label once, as in",
     "map(rel=2)": "'map(rel=2)'. Known names are ['normalizer', ",
     "coverage(items=3)@2": "should have a value for each list. Received: 'coverage(",
 }
@@ -426,6 +426,7 @@ for names in TABLES:
 SUFFIXES = {"trec": ("", ".txt", ".tsv", ".gz", ".GZ"), "parquet": ("", ".parquet")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_files(tmp_path, capsys, form):
     """The form of a file is detected from its contents, whatever its suffix is."""
@@ -1033,6 +1034,7 @@ def test_ties_and_levels_of_judged_items(tmp_path, capsys):
     assert "judged@2  0.5000" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_lines_of_json_start_with_any_value(tmp_path):
     path = tmp_path / "q.jsonl"
     line = '{{"x": {}, "query_id": "1", "item_id": "{}", "label": {}, "score": {}}}\n'
@@ -1277,6 +1279,7 @@ def test_names_and_rules_of_subtopics():
         assert {*found["2"].values()} == {0.0}
 
 
+@pytest.mark.slow
 def test_forms_of_judgments_with_subtopics(tmp_path):
     lines = "\n".join(" ".join(map(str, row)) for row in DIVERSITY)
     commas = lines.replace(" ", ",")

@@ -304,6 +304,7 @@ def make_scalars(name):
     return [module.constant(2), module.constant(2.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tensorflow"])
 def test_scalars_of_any_library(library):
     for scalar in SCALARS if library == "numpy" else make_scalars(library):
@@ -539,6 +540,7 @@ def test_invalid_pairs_are_errors(qrels, run, message):
         mrr(qrels, run)
 
 
+@pytest.mark.slow
 def test_the_first_or_the_highest_of_duplicate_judgments(tmp_path):
     (file,) = write_texts(tmp_path, qrels="q 0 a 0\nq 0 a 2\nq 0 b 1\n")
     ids = {"query_id": ["q"] * 3, "item_id": list("aab"), "label": [0, 2, 1]}

@@ -106,6 +106,7 @@ def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
     assert compute_mrr(f"{tmp_path}/rows1.{suffix}") == {query: 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
 def test_warning_about_queries_with_rows_in_several_files(tmp_path, suffix):
     """Queries with rows in several files give a warning if `item` is not named.
@@ -363,6 +364,7 @@ def make_sources(tmp_path, table):
     return [*files, dataset.dataset(files[0]), table, stream]
 
 
+@pytest.mark.slow
 def test_columns_whose_names_differ_in_case(tmp_path):
     table = pa.table({**FRACTIONS, "Score": [3, 2, 1], "score_1": [1, 3, 2]})
     files = tmp_path / "cases.csv", tmp_path / "cases.jsonl"

@@ -193,6 +193,7 @@ def test_an_unknown_rule_is_an_error(unjudged):
             function(*given, ["mrr"], unjudged=unjudged)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_rule(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
