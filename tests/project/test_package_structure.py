@@ -17,8 +17,7 @@ DEVICE_NAMES = re.compile(
     r"\b(on_accelerator|should_sort_together|accelerator|device_of|cuda|tpu|gpu|cpu)\b"
 )
 VALUE_NAMES = re.compile(
-    r"\b(is_concrete|is_cheap_to_read|backend\.read_condition|copy\.copy"
-    r"|looks_first|is_best_sorted|is_worth_a_look|among_high)\b"
+    r"\b(is_concrete|is_cheap_to_read|backend\.read_condition|copy\.copy)\b"
 )
 # Modules that check arguments, and raise errors if values can be read.
 ARGUMENT_MODULES = {"lists/first_batch_warnings.py", "lists/ids.py", "lists/inputs.py"}

@@ -115,3 +115,13 @@ def test_the_command_takes_distances(rows, tmp_path, capsys):
     summary = json.loads(capsys.readouterr().out)["summary"]
     expected = evaluate({**rows, "score": -rows["score"]}, METRICS)
     assert [row["value"] for row in summary] == pytest.approx([*expected.values()])
+
+
+def test_the_page_says_that_scores_are_distances(rows, tmp_path):
+    pytest.importorskip("matplotlib")
+    fact = "distances: lower is better"
+    for lower_is_better in (True, False):
+        found = evaluate(rows, METRICS, lower_is_better=lower_is_better)
+        found.report(tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert (fact in page) == lower_is_better

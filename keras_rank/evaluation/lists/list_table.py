@@ -47,7 +47,7 @@ _TIE_ORDERS = {
 
 
 def add_provenance(table: pa.Table, settings: Settings) -> pa.Table:
-    """Returns the table with versions and tie orders in the metadata of its schema."""
+    """Returns the table with its versions and settings in the schema's metadata."""
     backend = keras.config.backend()
     versions = {
         "keras_rank": keras_rank.__version__,
@@ -61,14 +61,21 @@ def add_provenance(table: pa.Table, settings: Settings) -> pa.Table:
         metric.name: _describe_tie_order(metric, settings.ties)
         for metric in tied_metrics
     }
-    provenance = json.dumps({"versions": versions, "ties": ties})
-    return table.replace_schema_metadata({**metadata, _PROVENANCE_KEY: provenance})
+    provenance = {
+        "versions": versions,
+        "ties": ties,
+        "lower_is_better": settings.columns.lower_is_better,
+    }
+    return table.replace_schema_metadata(
+        {**metadata, _PROVENANCE_KEY: json.dumps(provenance)}
+    )
 
 
 def read_provenance(table: pa.Table) -> dict[str, Any]:
-    """Returns the versions, and the order of ties of each metric, if they are known."""
+    """Returns the versions, the order of ties of each metric, and `lower_is_better`."""
     text = (table.schema.metadata or {}).get(_PROVENANCE_KEY, b"{}")
-    return {"versions": {}, "ties": {}, **json.loads(text)}
+    unknown = {"versions": {}, "ties": {}, "lower_is_better": False}
+    return {**unknown, **json.loads(text)}
 
 
 def _describe_tie_order(metric: RankingMetric, ties: str) -> str:

@@ -111,6 +111,8 @@ def iter_facts(lists: ListTable, options: EstimateOptions) -> Iterator[tuple[str
             "" if len(names) == len(provenance["ties"]) else f" ({', '.join(names)})"
         )
         yield "Tied items", order + suffix
+    if provenance["lower_is_better"]:
+        yield "Scores", "distances: lower is better"
     units = "independent lists"
     if options.cluster is not None:
         units = f"lists clustered by {options.cluster}"
