@@ -28,8 +28,8 @@ R = TypeVar("R")
 
 # The largest cutoff: some backends hold shapes in int32.
 LARGEST_K = 2**31 - 1
-# The largest cutoff for which the maximum of a metric is summed over all ranks. A
-# discount is also checked on at most this many ranks.
+# The largest cutoff of metrics whose normalizer is a sum over all ranks. Discounts are
+# also checked on at most this many ranks.
 LARGEST_SUMMED_RANK = 2**20
 # The largest finite float32 number.
 LARGEST_NUMBER = float(np.finfo("float32").max)
@@ -129,7 +129,7 @@ def check_no_cutoff(k: Any) -> None:
 def check_positive(
     argument: str, value: Any, accepted: str = "a positive integer"
 ) -> int:
-    """Returns a positive integer as an int, and raises for other values."""
+    """Returns a positive integer as an int. Raises `ValueError` for other values."""
     if _is_integer(value) and value > 0:
         return int(value)
     hint = ""
@@ -158,10 +158,10 @@ def check_ties(shuffle_ties: Any) -> Ties:
 
 
 def check_ties_without_bounds(shuffle_ties: Any) -> Ties:
-    """Returns the treatment of ties, and raises `ValueError` for their bounds.
+    """Returns the treatment of ties. Raises `ValueError` for `"worst"` and `"best"`.
 
-    It is for metrics whose lowest and highest values do not follow from the order of
-    tied items by their labels.
+    It is for metrics whose lowest and highest values over the orders of tied items are
+    not those of the orders by label.
     """
     ties = check_ties(shuffle_ties)
     if ties in TIE_BOUNDS:
@@ -205,7 +205,7 @@ def shuffle_key(ties: Ties, seed: Any, *tensors: Tensor) -> int:
     Args:
         ties: the treatment of ties.
         seed: the argument `seed` of a function.
-        *tensors: the inputs of the function. They tell whether it is traced.
+        *tensors: the inputs of the function, which show whether it is traced.
     """
     seed = check_seed(seed)
     if ties != "shuffle":
@@ -387,8 +387,8 @@ def array_from_config(argument: str, value: Any) -> Any:
 def restore_array(config: dict[str, Any], argument: str) -> dict[str, Any]:
     """Returns a config in which the value of an argument is decoded to an array.
 
-    A subclass may use the argument in its constructor before it calls that of its base
-    class, so the constructor has to receive an array.
+    The constructor of a subclass may use the argument before it calls the constructor
+    of the base class, so it has to receive an array.
     """
     if argument not in config:
         return config
@@ -437,7 +437,7 @@ def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float |
 
 
 def _check_highest_gain(gain: Function, max_grade: float) -> None:
-    """Raises `ValueError` if the gain of the highest grade is not the highest, above 0.
+    """Raises `ValueError` if `max_grade` does not have the highest gain, above 0.
 
     A gain function that can't be evaluated is accepted.
     """
@@ -468,15 +468,15 @@ def _evaluate(function: Function, numbers: Tensor) -> Array:
 
 
 def _describe_higher_gain(gain: Function, max_grade: float) -> str | None:
-    """Returns a description of gains above that of the highest grade.
+    """Returns a description of the gains if the highest grade lacks the highest gain.
 
-    The result is `None` if the highest grade has the highest gain, and it is above 0.
+    The result is `None` if the highest grade has the highest gain, and that is above 0.
     """
     values = _evaluate(gain, ops.linspace(0.0, max_grade, 65, dtype="float32"))
     highest = np.fmax.reduce(values)
     if 0.0 < values[-1] >= highest * (1.0 - 1e-5):
         return None
-    return f", with gains of up to {highest:.4g}, and {values[-1]:.4g} there"
+    return f", whose gain is {values[-1]:.4g}, while gains are up to {highest:.4g}"
 
 
 def resolve(

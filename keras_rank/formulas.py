@@ -27,8 +27,8 @@ def first_success(chances: Tensor) -> Tensor:
     `chance[r] * product(1 - chance[s] for s < r)`
 
     The products are computed in doubling steps, from earlier entries only, so appending
-    zeros does not change any bit. `ops.cumprod` does not guarantee this. It is used in
-    a graph where the size is unknown.
+    zeros does not change any bit. `ops.cumprod` does not guarantee this, so it is used
+    only in a graph where the size is unknown.
 
     Args:
         chances: tensor of shape `(batch, size)`. The probabilities of the events.
@@ -52,10 +52,10 @@ def first_success(chances: Tensor) -> Tensor:
 def hypergeometric(
     drawn: Tensor, marked: Tensor, size: Tensor, draws: Tensor
 ) -> Tensor:
-    """Returns the probabilities of numbers of marked items in draws from a group.
+    """Returns the probability of each number of marked items in draws from a group.
 
-    Items are drawn without replacement. The probabilities follow from the ratio of one
-    probability to the next: `p(x + 1) / p(x)
+    Items are drawn without replacement. The probabilities follow from the ratio of each
+    probability to the previous one: `p(x + 1) / p(x)
     = (marked - x) (draws - x) / ((x + 1) (size - marked - draws + x + 1))`.
 
     Args:
@@ -85,9 +85,8 @@ def mean_power_of_marked(
 ) -> Tensor:
     """Returns the mean of `base**x`, where x is the number of marked items drawn.
 
-    The distribution of x is hypergeometric. The mean is computed for one drawn item
-    after the other, along the positions in a group of tied items, so that all terms
-    stay positive.
+    The distribution of x is hypergeometric. A loop draws one item after the other,
+    along the positions in a group of tied items, so that no term is negative.
 
     Args:
         base: number from 0 to 1.
@@ -106,8 +105,7 @@ def mean_power_of_marked(
     return ops.fori_loop(0, depth, _draw_next, (zeros, zeros, *fixed))[0]
 
 
-# A function of the module is compiled once. Eager JAX would compile a closure again at
-# each call.
+# A module-level function, as eager JAX would compile a closure again at each call.
 def _draw_next(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Sets the mean at index `i`, and draws the next item.
 
@@ -132,7 +130,7 @@ def _draw_next(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
     """Returns the expected number of relevant items above each rank.
 
-    The number is that above a relevant item at the rank. If ties are averaged, the item
+    The expectation assumes a relevant item at the rank. If ties are averaged, the item
     at position j of a group of m tied items, c of which are relevant, is relevant with
     probability c / m. If it is relevant, the expected number of relevant items above it
     is `h + (j - 1) (c - 1) / (m - 1)`, where h is the number above the group.
@@ -151,7 +149,7 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
 
 
 def hits_above_group(ranking: Ranking, relevant: Tensor) -> Tensor:
-    """Returns the whole number of relevant items above the tied group of each rank."""
+    """Returns the number of relevant items above the tied group of each rank."""
     return ops.round(backend.running_total(relevant) - ranking.places * relevant)
 
 
@@ -197,7 +195,7 @@ def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
 def values_at_cutoff(ranking: Ranking, values_by_rank: Tensor) -> Tensor:
     """Returns the values at the cutoff, of shape `(batch, 1)`.
 
-    The value is 0 if the ranking has no such rank.
+    The value is 0 if the ranking ends above the cutoff.
     """
     cutoff = backend.constant(ranking.cutoff, values_by_rank)
     return total(backend.where(ranking.ranks == cutoff, values_by_rank, 0.0))[:, None]
@@ -289,8 +287,8 @@ def require_gains(
             has_gain = ops.logical_or(has_gain, lists.labels < threshold)
         backend.require(
             ops.all(has_gain),
-            f"`gains` should have a gain for each label, {dict(gain_fn.gains)}. "
-            "Received: another label",
+            "`gains` should have a gain for each label. "
+            f"Received: gains={dict(gain_fn.gains)} and a label without a gain",
         )
 
 

@@ -45,12 +45,12 @@ Args:
         lists replace all arguments of `rank` except for `k`.
     y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item with the score
         `-inf` or NaN has a label, but is not retrieved: it has no rank. Layers may have
-        passed a mask on to the scores. A position where it is False is padding.
+        attached a mask to the scores. A position where this mask is False is padding.
     sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
         `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight is
-        not above 0 is padding. Other weights of items are used only by equations that
-        contain them. A single weight for a whole list does not change its value: it
-        only weights the list in a mean.
+        not above 0 is padding. Weights above 0 change a value only if its equation
+        contains weights. A single weight for a whole list does not change the value of
+        the list, but weights it in a mean.
     k: positive int. The cutoff: only items at the first `k` ranks count. Defaults to
         `None`: all ranks count.
     shuffle_ties: the order of tied items. `True`: a random order, which depends on
@@ -64,15 +64,15 @@ Args:
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
     list_weight: the weight of a list in the mean, for weights w and relevance g of its
-        items. `"mean"`: `sum(w * g) / sum(g)`. `"sum"`: `sum(w * g)`. `"one"`: 1, or
-        the weight that `sample_weight` has for the whole list. A list without relevant
-        items then has the weight 0 or 1, whatever `empty_weight` is. See
-        docs/clicks.md. Defaults to `"mean"`.
+        items. `"mean"`: `sum(w * g) / sum(g)`. `"sum"`: `sum(w * g)`, which is 0 for a
+        list without relevant items. `"one"`: 1, or the weight that `sample_weight` has
+        for the whole list. `empty_weight` applies only to `"mean"`. See docs/clicks.md.
+        Defaults to `"mean"`.
     relevance_threshold: float. Items with this label or a higher one are relevant.
         Defaults to 1.0. `None`: items with any label above 0 are relevant.
     sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
         shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"` and
-        `"labels"` of this shape that grades them. `y_pred` then holds the scores of a
+        their graded `"labels"`, of this shape. `y_pred` then holds the scores of a
         whole catalog, of shape `(batch, items)`. An id that is not in the catalog is an
         error in eager code, and counts as not retrieved in compiled code. Defaults to
         `False`.
@@ -162,8 +162,8 @@ __all__ = [
 
 P = ParamSpec("P")
 
-# The arguments of classes that functions do not have, as they return values of lists
-# without a name or a mean.
+# The arguments of classes that functions do not have: the values that functions return
+# have no name, and no mean over lists.
 _CLASS_ONLY_ARGUMENTS = ("name", "empty_weight")
 
 

@@ -1,7 +1,7 @@
 """Gains: functions that map graded labels to the values of items.
 
-`keras_rank.lists.relevance` caps gains, sets gains below a threshold to 0, and scales
-the exponential gains of a list where only their ratios matter.
+`keras_rank.lists.relevance` caps gains, sets the gains of labels below a threshold to
+0, and scales the exponential gains of a list if a metric uses only their ratios.
 """
 
 from collections.abc import Callable, ItemsView, Mapping, Sequence
@@ -89,7 +89,7 @@ class ParametricFunction:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class ByLabel(ParametricFunction):
-    """The gain that `by_label` returns: a table of labels and gains."""
+    """The gain function that `by_label` returns, with a table of labels and gains."""
 
     def __init__(
         self, gains: Mapping[float, float] | Sequence[Sequence[float]]
@@ -99,8 +99,8 @@ class ByLabel(ParametricFunction):
         table = _read_table(pairs)
         if table is None:
             raise ValueError(
-                "`gains` should be a dict from labels to gains, numbers of 0 or more "
-                f"that are finite in float32. Received: gains={gains!r}"
+                "`gains` should be a dict from labels to gains, numbers from 0 to "
+                f"2**127. Received: gains={gains!r}"
             )
         self.gains = tuple(sorted(table.items()))
 
@@ -109,20 +109,20 @@ class ByLabel(ParametricFunction):
 
     def __call__(self, labels: Tensor) -> Tensor:
         labels = cast_to_float(labels)
-        found = ops.zeros_like(labels)
+        values = ops.zeros_like(labels)
         for label, gain in self.gains:
-            found = backend.where(self._is_label(labels, label), gain, found)
-        return found
+            values = backend.where(self._is_label(labels, label), gain, values)
+        return values
 
     def has_gain(self, labels: Tensor) -> Tensor:
-        """Returns whether the table has the labels. The label 0 may be missing."""
-        found = labels == 0.0
+        """Returns whether each label has a gain. The label 0 always has a gain."""
+        has_gain = labels == 0.0
         for label, _ in self.gains:
-            found = ops.logical_or(found, self._is_label(labels, label))
-        return found
+            has_gain = ops.logical_or(has_gain, self._is_label(labels, label))
+        return has_gain
 
     def _is_label(self, labels: Tensor, label: float) -> Tensor:
-        # Labels of float64 may have been rounded to float32 before.
+        # The labels of the table are rounded to float32, so `labels` must be, too.
         return ops.cast(labels, "float32") == label
 
 
@@ -134,13 +134,13 @@ def _read_table(pairs: Any) -> dict[float, float] | None:
     ):
         return None
     numbers_in_pairs = [x for pair in pairs for x in pair]
-    are_numbers = all(
+    numbers_are_valid = all(
         isinstance(x, int | float | np.number)
         and not isinstance(x, bool)
         and 0 <= x <= 2.0**127
         for x in numbers_in_pairs
     )
-    if not numbers_in_pairs or not are_numbers:
+    if not numbers_in_pairs or not numbers_are_valid:
         return None
     table = {float(np.float32(label)): float(gain) for label, gain in pairs}
     return table if len(table) == len(pairs) else None
@@ -150,16 +150,15 @@ def by_label(gains: Mapping[float, float]) -> GainFn:
     """Returns the gain function that looks up labels in a table.
 
     Args:
-        gains: dict from labels to gains, numbers of 0 or more. The label 0 has the gain
-            0 if it is missing.
+        gains: dict from labels to gains, numbers from 0 to `2**127`. The label 0 has
+            the gain 0 if it is missing.
 
     Returns:
         A function of labels, for the argument `gain_fn`. In eager code, metrics raise
         `ValueError` for a label without a gain. In compiled code, its gain is 0.
 
     Raises:
-        ValueError: if a label or a gain is not a number of 0 or more that is finite in
-            float32.
+        ValueError: if a label or a gain is not a number from 0 to `2**127`.
 
     Example:
 

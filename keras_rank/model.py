@@ -131,7 +131,7 @@ def _fold_masks_first(
 def _check_result_names(compute_metrics: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a `compute_metrics` that raises for two results of one name.
 
-    Keras would keep only the last of them. Keras renames metrics of equal names, but
+    Keras would keep only the last result. Keras renames metrics of equal names, but
     not the results of groups.
     """
 

@@ -28,10 +28,10 @@ def count_inversions(
 ) -> Tensor:
     """Counts the pairs of each row whose first value is larger than the second.
 
-    The sort positions of the values are sorted by their binary digits, the highest
-    digit first. At each digit, an entry with a 0 moves ahead of the entries with a 1
-    with which it is inverted, and of no others. The distances moved add up to the
-    number of inversions. The memory is linear in the row size: no pairs are formed.
+    The argsort of the values is sorted by its binary digits, the highest digit first.
+    At each digit, an entry with a 0 moves ahead of the entries with a 1 with which it
+    is inverted, but of no other entries. The sum of these distances is the number of
+    inversions. The memory is linear in the row size: no pairs are formed.
 
     Args:
         values: tensor of shape `(batch, size)`.
@@ -157,14 +157,14 @@ def select_best(
         scores: tensor of shape `(batch, size)`, without NaN. They are compared after
             `flush_subnormals`. Scores of `-inf` are last, in any order.
         count: the number of entries. All entries are returned if rows have fewer.
-        keys: function that returns keys. It may not be called if no scores tie.
-            Defaults to `None`: of equal scores, the first one in the row precedes.
+        keys: function that returns keys. It is not always called if no scores tie.
+            Defaults to `None`: equal scores stay in the order of the row.
         invert_keys: function that returns the positions of keys in their rows, the
             inverse of `keys`. Defaults to `None`: the inverse is not known.
 
     Returns:
         A tuple of the scores by rank, of shape `(batch, count)`, their order, and
-        whether none of them ties with another entry.
+        whether no returned score ties with another entry.
     """
     get_keys = _position_keys(scores) if keys is None else keys
     if invert_keys is not None and backend.should_sort_packed(scores):
@@ -284,7 +284,7 @@ def _top_k_flushed(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]
 
 
 def _ties_with_next(scores: Tensor, next_scores: Tensor) -> Tensor:
-    """Returns whether scores above `-inf` equal the next ones."""
+    """Returns whether each score equals the next score, which is above `-inf`."""
     return (scores == next_scores) & (next_scores > -math.inf)
 
 
@@ -330,12 +330,12 @@ def _select_by_key(
 ) -> Tensor:
     """Returns the positions of the first entries by score and key.
 
-    Few entries tie with the last score, so they are usually among a few more of the
-    highest scores. If the scores are concrete, these are sorted first.
+    Few entries tie with the last score, so all of them are usually found by selecting a
+    few more scores. If the scores are concrete, these candidates are sorted first.
 
     Args:
         scores: the scores of all entries.
-        by_rank: the highest scores by rank, as many as positions are returned.
+        by_rank: the highest scores by rank, one for each position to return.
         positions: the positions of the highest scores.
         keys: function that returns keys.
     """
@@ -347,7 +347,7 @@ def _select_by_key(
         return backend.take(candidates, order)
 
     def sort_all() -> Tensor:
-        """Selects entries above the last score, and ties with that score by key."""
+        """Selects entries above the last score, and entries tied with it by key."""
         flushed_scores, all_keys = flush_subnormals(scores), keys(None)
         tied_keys = backend.where(
             flushed_scores == last_score, all_keys, backend.INT32_MIN

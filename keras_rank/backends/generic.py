@@ -48,8 +48,8 @@ MAX_COMPARISONS = 16
 LONG_ROW = 4096
 BLOCKS_ARE_STRIDED = False
 
-# Minimum number of entries per selected entry: with fewer entries, comparing all of
-# them with a threshold is faster than selecting the largest.
+# Minimum number of comparisons with thresholds per selected entry: fewer comparisons
+# take less time than selecting the largest entries.
 MIN_SELECTION_RATIO = 1000
 
 
@@ -69,7 +69,7 @@ def on_accelerator() -> bool:
 def is_compiling() -> bool:
     """Returns whether `torch.compile` traces this code.
 
-    A branch on values would break the graph.
+    If so, a branch on values would break the graph.
     """
     return False
 
@@ -100,7 +100,7 @@ def is_cheap_to_read(x: Tensor) -> bool:
 def has_no_data(x: Tensor) -> bool:
     """Returns whether a tensor only has a shape, because Keras infers shapes.
 
-    No error may be raised then.
+    Code must not raise errors about such a tensor.
     """
     return False
 
@@ -120,9 +120,9 @@ def read_condition(condition: Tensor | bool) -> bool | None:
 def branch(condition: Tensor | bool, fast_path: Branch, full_path: Branch) -> Any:
     """Returns `fast_path()` if a condition holds, and `full_path()` otherwise.
 
-    The full path is always correct. Code that is compiled for an accelerator, where a
-    branch makes the host wait for the device, and code that `torch.compile` traces
-    always use it. Eager code reads the condition, on any device.
+    The full path is always correct. It is used in code that `torch.compile` traces, and
+    in code that is compiled for an accelerator, where a branch makes the host wait for
+    the device. Eager code reads the condition, on any device.
 
     Args:
         condition: boolean scalar. Whether both paths give the same result.
@@ -182,8 +182,8 @@ def run_program(
     which take long to trace. A function that runs as a program runs no other programs.
 
     Args:
-        function: function of a module.
-        *tensors: tensors, in lists, tuples or classes with `register_tree`.
+        function: module-level function.
+        *tensors: tensors, or lists, tuples or registered trees of tensors.
         **static: the other arguments. Their values are part of the key under which the
             program is cached. If a value can't be hashed or is not compilable, the
             function is called directly: see `is_compilable`. Calls should pass them in
@@ -307,9 +307,9 @@ def has_buffer_donation() -> bool:
 def mask_layers() -> tuple[keras.layers.Layer, keras.layers.Layer]:
     """Returns a layer that returns its mask, and one that attaches a mask to its input.
 
-    Keras passes masks to layers however it stores them; some tensors accept no
-    attributes. The layers have explicit names, so that they don't change the numbers in
-    the default names of other layers.
+    Keras stores some masks outside of the tensors, which may accept no attributes, and
+    passes all masks to layers. The layers have explicit names, so that they don't
+    change the numbers in the default names of other layers.
     """
     create = functools.partial(keras.layers.Lambda, dtype="float32", autocast=False)
     return (
@@ -404,8 +404,8 @@ def persistent_scope() -> contextlib.AbstractContextManager[Any]:
 def constant(value: Tensor | float, like: Tensor) -> Tensor:
     """Converts a number to a tensor with the dtype and on the device of `like`.
 
-    In a graph, the number may be a tensor. Keras gives a Python number the default
-    precision: if that is bfloat16, integers become floats on JAX.
+    In a graph, the number may be a tensor. Without a dtype, Keras gives a Python number
+    the default precision: if that is bfloat16, integers become floats on JAX.
     """
     if isinstance(like, np.ndarray):
         return np.asarray(value, like.dtype)
@@ -446,7 +446,7 @@ def get_library(x: Tensor) -> Any:
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Selects from two values by a condition, in the dtype of the first tensor.
 
-    The result may be the tensor itself, so it must not be changed in place.
+    The result may be `x` or `y` itself, so it must not be changed in place.
     """
     like = y if isinstance(x, int | float) else x
     library = backends.backend.get_library(condition)
@@ -651,7 +651,7 @@ def count_in_words(ones: Tensor) -> Tensor:
     ones = backends.backend.pad_rows(ones, 0, number * 32 - size, 0)
     bit = ops.arange(32, dtype="int32")
     words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
-    # Sums of int32 are int64 on JAX if 64 bits are enabled. Shifts would not drop bits.
+    # Sums of int32 are int64 on JAX if 64 bits are enabled: shifts would keep all bits.
     words = ops.cast(ops.sum(words, axis=2), "int32")
     word_counts = backends.backend.popcount(words)
     before = ops.cumsum(word_counts, axis=1) - word_counts
@@ -771,13 +771,13 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the largest entries of each row in descending order, and their positions.
 
     Equal entries may be in any order, and any entries that equal the last one may be
-    included. NaN stays NaN, and is first or last, on some backends by its sign.
+    included. NaN is first or last. On some backends, the sign of NaN decides which.
     """
     values, positions = ops.top_k(x, count)
     if not keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
         return values, positions
     # XLA compiles a slice of TopK on a CPU as a full sort, which is ten times slower.
-    # Operations between the two that XLA does not recognize as no-ops prevent this.
+    # Operations before the slice that XLA does not see to be no-ops prevent this.
     lowest, first = constant(-math.inf, values), constant(0, positions)
     values = backends.backend.where(values <= lowest, lowest, values)
     return values, ops.maximum(positions, first)
@@ -797,7 +797,7 @@ def argsort(x: Tensor) -> Tensor:
 
 
 def lexsort(*keys: Tensor) -> Tensor:
-    """Returns the positions that sort each row by several keys, the first one first."""
+    """Returns the positions that sort each row by the first key, then by the next."""
     *other_keys, last_key = keys
     order = backends.backend.argsort(last_key)
     for key in reversed(other_keys):
@@ -807,7 +807,7 @@ def lexsort(*keys: Tensor) -> Tensor:
 
 
 def sort_by_keys(values: Tensor, *keys: Tensor) -> Tensor:
-    """Sorts the values of each row by several keys, the first one first.
+    """Sorts the values of each row by the first key, then by the next.
 
     On a TPU, sorting the values together with the keys costs as much as gathering a few
     entries of each row, and 20 to 60 times less than gathering all entries.
@@ -816,7 +816,7 @@ def sort_by_keys(values: Tensor, *keys: Tensor) -> Tensor:
 
 
 def should_sort_packed(scores: Tensor) -> bool:
-    """Returns whether `sort_packed` is the fastest way to sort the scores."""
+    """Returns whether `sort_packed` sorts the scores faster than `sort_scores`."""
     return False
 
 
@@ -873,7 +873,7 @@ def search_rows(rows: Tensor, thresholds: Tensor, side: Side, bisect: Branch) ->
         rows: tensor of shape `(batch, size)`, sorted in ascending order.
         thresholds: tensor of shape `(batch, number)`.
         side: `"left"` to count the entries below, `"right"` to include equal entries.
-        bisect: function without arguments that returns the same by bisection.
+        bisect: function without arguments that computes these counts by bisection.
 
     Returns:
         An int32 tensor of the shape of the thresholds.

@@ -533,7 +533,7 @@ def _sort_together(*rows: Tensor) -> Sequence[Tensor]:
 
 
 def _sortable_bits(x: Tensor) -> Tensor:
-    """Converts float32 to int32 numbers with equal order. Others are unchanged."""
+    """Converts float32 to int32 numbers of equal order. Other dtypes are unchanged."""
     if x.dtype != "float32":
         return x
     return _flip_magnitude_bits(

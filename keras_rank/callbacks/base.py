@@ -382,7 +382,7 @@ class ScoredEvaluation(EpochEvaluation):
         self.members, exposure_metrics = split_by_type(group.members)
         for member in exposure_metrics:
             raise ValueError(
-                "`metrics` should be means over lists. Those of exposure go to "
+                "`metrics` should be means over lists. Pass exposure metrics to "
                 "`compile`, or to `keras_rank.callbacks.CatalogueEvaluation`. "
                 f"Received: {member.name!r} ({type(member).__name__})"
             )

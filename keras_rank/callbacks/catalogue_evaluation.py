@@ -56,7 +56,7 @@ class CatalogueEvaluation(EpochEvaluation):
             same names, choose another prefix. Defaults to `"val_"`.
         frequency: positive int. The number of epochs from one evaluation to the next.
             The logs of other epochs have no results, so a `ModelCheckpoint` whose path
-            contains a result raises a `KeyError` there. Defaults to 1.
+            contains a result then raises a `KeyError`. Defaults to 1.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
             progress bar if the evaluation takes long. Defaults to 0.
         **arguments: as for `keras_rank.catalogue.rank`: sample_weight, exclude, score,

@@ -223,17 +223,17 @@ class ListEvaluation(ScoredEvaluation):
         self._row_shape = scores.shape[1:]
         return self._row_shape
 
-    def _copy_rows(self, given: InputArray) -> Any:
+    def _copy_rows(self, array: InputArray) -> Any:
         """Returns a copy that can be sliced, with a row for each list."""
-        if given.shape[:1] != (self._inputs.num_rows,):
-            received = f"{given.argument}.shape={given.shape} for "
+        if array.shape[:1] != (self._inputs.num_rows,):
+            received = f"{array.argument}.shape={array.shape} for "
             received += f"{self._inputs.num_rows} lists"
-            raise value_error(given.argument, "have a row for each list", received)
-        if given.form == "matrix":
-            return copy_arrays(given.numbers.tocsr())
+            raise value_error(array.argument, "have a row for each list", received)
+        if array.form == "matrix":
+            return copy_arrays(array.numbers.tocsr())
         # The conversion of a row to a tensor raises for values that are not numbers.
-        given._replace(numbers=given.numbers[:1]).tensor()
-        return copy_arrays(given.numbers)
+        array._replace(numbers=array.numbers[:1]).tensor()
+        return copy_arrays(array.numbers)
 
 
 def _read_labels(y: Any, are_ids: bool, deep: bool) -> dict[str, InputArray]:

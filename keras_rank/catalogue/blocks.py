@@ -87,8 +87,8 @@ def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
     rows, columns = (-(-x.shape[0] // 2) for x in inputs)
     scores, other_scores = (x[:rows, :columns] for x in (scores, other_scores))
     if not is_close(scores, other_scores):
-        expected = "give each pair of a query and a candidate a score of its own, "
-        expected += "whatever the other pairs are"
+        expected = "give each pair of a query and a candidate a score that does not "
+        expected += "depend on the other pairs"
         received = "a function whose scores change with the other pairs"
         raise value_error("score", expected, received)
 

@@ -1,4 +1,4 @@
-"""Candidates in parts, each counted by a worker."""
+"""Candidates in parts. A worker counts the higher scores in each part."""
 
 import dataclasses
 import functools
@@ -29,19 +29,20 @@ class Shards:
     Pass it as `candidates` to `keras_rank.catalogue.rank`,
     `keras_rank.catalogue.evaluate`, `keras_rank.catalogue.top_k` or
     `keras_rank.callbacks.CatalogueEvaluation`. Each worker counts the higher scores in
-    its part, and the counts add up: the ranks are those among all candidates.
+    its part. The sums of these counts give the ranks among all candidates.
 
     Args:
         parts: list of candidates, in the order of their ids: the first item of a part
-            follows the last one of the previous part. Each is anything that can be
-            `candidates`, except `Shards`. A function is called by the worker, so its
-            embeddings are not sent. It is called several times, to count the items, to
-            score the targets, to count the items above them, and for metrics of
-            exposure, so it should read embeddings rather than encode items.
+            follows the last one of the previous part. A part is any valid value of
+            `candidates`, except `Shards`. If a part is a function, the worker calls it,
+            so no embeddings are sent to the worker. The function is called several
+            times, to count the items, to score the targets, to count the items above
+            the targets, and for metrics of exposure, so it should read embeddings
+            rather than encode items.
         map_fn: function that is called like the built-in `map`, with a function and a
             list of arguments, one for each part. It returns or yields the results, in
             order, and may compute them anywhere, like `ProcessPoolExecutor().map`.
-            Defaults to that `map`, which computes one after the other.
+            Defaults to the built-in `map`, which computes one part after the other.
 
     Raises:
         ValueError: if `parts` is not a list of parts, or `map_fn` is not a function.
@@ -118,13 +119,13 @@ def apply_to_parts(
     """Yields the result of a function for each part, or for all candidates at once.
 
     Args:
-        function: function of a module, of queries, candidates and the options.
+        function: module-level function of queries, candidates and the options.
         queries: the queries.
         candidates: the candidates. Only shards have parts.
         *options: further arguments of the function.
-        after_block: function that is called with the number of candidates so far. If
-            there are no parts, the function takes it too, and calls it after each
-            block.
+        after_block: function that is called with the number of candidates so far. It
+            is called after each part. If there are no parts, it is passed to
+            `function`, which calls it after each block.
     """
     if not isinstance(candidates, OpenShards):
         keywords = {} if after_block is None else {"after_block": after_block}
@@ -141,7 +142,7 @@ def apply_to_parts(
 
 @dataclasses.dataclass(frozen=True)
 class PartTask:
-    """The task of a worker: a function of a part, with queries as NumPy arrays."""
+    """The task of a worker: to call a function with queries and a part."""
 
     function: Callable[..., Any]
     queries: Queries

@@ -64,8 +64,8 @@ def rank(
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
             with -1. The id of an item is its row among the candidates. Or a dict of
-            `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
-            them: all other items have the label 0. Or a sparse matrix of SciPy of shape
+            `"ids"` and their graded `"labels"` of this shape, and optionally `"mask"`:
+            all other items have the label 0. Or a sparse matrix of SciPy of shape
             `(batch, items)`, whose stored values are the labels.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a

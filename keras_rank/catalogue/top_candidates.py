@@ -252,8 +252,8 @@ def _finish(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the best k in order, and whether they are final.
 
-    They are final if no candidate outside ties with the last of them, or if all
-    candidates that could are stored.
+    The best k are final if no other candidate ties with the last one, or if all
+    candidates that could tie with it are stored.
     """
     scores, ids, has_nan = (
         flush_subnormals(state.scores),

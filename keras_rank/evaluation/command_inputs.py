@@ -73,7 +73,7 @@ def get_rules(parsed: Namespace) -> str:
 
 
 def create_metrics(parsed: Namespace) -> RankingMetrics:
-    """Creates the metrics, with the options that apply to all of them."""
+    """Creates the metrics, with the options that apply to all metrics."""
     rules, level = get_rules(parsed), parsed.relevance_threshold
     if level is not None:
         _require_no_own_argument(parsed, "--relevance-threshold", "level")

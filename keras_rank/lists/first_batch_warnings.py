@@ -171,7 +171,7 @@ def _get_low_id_warnings(batch: RawBatch) -> Iterator[str]:
     accepted = _PADDING if batch.grades is None else (*_PADDING, NO_CANDIDATE)
     if np.any((ids < 0) & ~np.isin(ids, accepted)):
         yield (
-            f"Ids below -1 are no targets, as -1 is: the lowest is {ids.min()}. They "
+            f"Ids below -1 are padding, like -1: the lowest is {ids.min()}. Such ids "
             "may have wrapped in a small integer type."
         )
 
@@ -202,7 +202,7 @@ def _get_weight_warnings(weights: Array, is_item: Array | None) -> Iterator[str]
         if number:
             yield (
                 f"`sample_weight` has {name} in the first batch: {number} of "
-                f"{weights.size}. What they weigh is left out of the mean, as with a "
+                f"{weights.size}. The mean leaves out their lists or items, as with a "
                 "weight of 0. Pass weights of 0 or more."
             )
 

@@ -97,7 +97,7 @@ def _check_sparse(
     """
     argument = ids.argument
     if ids.form == "matrix" and optional_parts:
-        expected = "have no labels or mask beside a sparse matrix, which holds labels"
+        expected = "have no labels or mask next to a sparse matrix, which holds labels"
         raise value_error(argument, expected, f"{argument} with the keys {keys}")
     if ids.form == "matrix" and has_positions:
         received = "a sparse matrix, which has rows for scores of shape (rows, items)"

@@ -128,7 +128,7 @@ def _flatten(*tensors: Tensor | None, axes: int) -> tuple[Tensor | None, ...]:
         axes: the number of axes of positions.
     """
     ids, scores, mask, weights, labels, layer_mask = map(as_tensor, tensors)
-    # NaN is no target, as comparisons with NaN are False.
+    # NaN is not a target, as comparisons with NaN are False.
     has_target = ids >= 0
     if labels is not None:
         has_target = ops.logical_or(has_target, ids == NO_CANDIDATE)

@@ -241,7 +241,7 @@ def _mask_targets(
     is_float = keras.backend.is_float_dtype(ids.dtype)
     if labels is None and mask is None and not is_float:
         return ids, None
-    # NaN is no target, as comparisons with NaN are False.
+    # NaN is not a target, as comparisons with NaN are False.
     is_target = ids >= 0
     if labels is not None:
         labels = upcast(labels)

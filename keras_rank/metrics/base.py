@@ -313,15 +313,15 @@ class RankingMetric(ScoreMetric):
             `"average"`: the average weight of the lists with relevant items. `"own"`:
             the mean weight of the items of the list. Defaults to `"average"`.
         list_weight: the weight of a list in the mean, for weights w and relevance g of
-            its items. `"mean"`: `sum(w * g) / sum(g)`. `"sum"`: `sum(w * g)`. `"one"`:
-            1, or the weight that `sample_weight` has for the whole list. A list without
-            relevant items then has the weight 0 or 1, whatever `empty_weight` is. See
-            docs/clicks.md. Defaults to `"mean"`.
+            its items. `"mean"`: `sum(w * g) / sum(g)`. `"sum"`: `sum(w * g)`, which is
+            0 for a list without relevant items. `"one"`: 1, or the weight that
+            `sample_weight` has for the whole list. `empty_weight` applies only to
+            `"mean"`. See docs/clicks.md. Defaults to `"mean"`.
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: items with any label above 0 are relevant.
         sparse_labels: bool. If `True`, `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"`
-            and `"labels"` of this shape that grades them. `y_pred` then holds the
+            and their graded `"labels"`, of this shape. `y_pred` then holds the
             scores of a whole catalog, of shape `(batch, items)`. An id that is not in
             the catalog is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.

@@ -266,7 +266,7 @@ def _mean_over_ties(items: TiedItems, ranking: Ranking) -> Tensor:
     `passed[j - 1] - passed[j]`. The loop adds one item after another to its group.
     """
     stops, fixed = items.values, items[:5]
-    dtype, none_yet = stops.dtype, 0.0 * stops[:, :1]
+    dtype, zeros = stops.dtype, 0.0 * stops[:, :1]
     last_rank = backend.constant(ranking.cutoff, stops)
     subset_size = ops.arange(ranking.cutoff + 1, dtype="int32")
     subset_size = ops.cast(subset_size, dtype)[None, :]
@@ -274,16 +274,16 @@ def _mean_over_ties(items: TiedItems, ranking: Ranking) -> Tensor:
     # not in `items`. Subsets of any size are then passed with probability 1. Otherwise,
     # a group starts without items, so the empty subset is the only one.
     is_passed = subset_size >= 0.0 if items.has_zeros_first else subset_size == 0.0
-    passed_at_first = ops.cast(is_passed, dtype) + none_yet
-    ones = 1.0 + none_yet
-    start = (none_yet[:, 0], ones, ones, passed_at_first)
+    passed_at_first = ops.cast(is_passed, dtype) + zeros
+    ones = 1.0 + zeros
+    start = (zeros[:, 0], ones, ones, passed_at_first)
     state = (*start, subset_size, last_rank, passed_at_first, *fixed)
     return ops.fori_loop(0, items.num_items, _add_next_item, state)[0]
 
 
 # A module-level function, as eager JAX would compile a closure again at each call.
 def _add_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Adds an item to its group. After the last item, adds the group to the value.
+    """Adds an item to its group, and the group to the value after the last item.
 
     If the n-th item is added, a subset of size j contains it with probability j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
@@ -302,12 +302,12 @@ def _add_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, 
     reached_next = reached_next * (1.0 - stop)
 
     ranks = above + subset_size
-    counts = ops.logical_and(subset_size >= 1.0, subset_size <= group_size)
-    counts = ops.logical_and(counts, ranks <= last_rank)
-    stop_first = shift_right(passed, 1, 0.0) - passed
-    chances = stop_first / backend.where(counts, ranks, 1.0)
+    is_rank = ops.logical_and(subset_size >= 1.0, subset_size <= group_size)
+    is_rank = ops.logical_and(is_rank, ranks <= last_rank)
+    stop_chances = shift_right(passed, 1, 0.0) - passed
+    terms = stop_chances / backend.where(is_rank, ranks, 1.0)
     at_end = place == group_size
-    added = reached[:, 0] * total(backend.where(counts, chances, 0.0))
+    added = reached[:, 0] * total(backend.where(is_rank, terms, 0.0))
     value = value + backend.where(at_end[:, 0], added, 0.0)
     reached = backend.where(at_end, reached_next, reached)
     return value, reached, reached_next, passed, *fixed

@@ -373,7 +373,7 @@ class SegmentedSums:
                 if duplicates[0] in (key + suffix for key in results)
             ]
             raise ValueError(
-                "`by` should be labels that give each result a name of its own, in "
+                "`by` should be labels that give each result a unique name, in "
                 "which all but ASCII letters, digits and underscores are underscores. "
                 f"Received: labels that give {duplicates[0]!r} twice: {labels}"
             )

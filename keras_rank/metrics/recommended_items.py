@@ -131,7 +131,7 @@ def read_recommended(
     Args:
         spec: how the items are found.
         inputs: `y_true`, `y_pred` and `sample_weight`. If `y_pred` is `None`, `y_true`
-            holds recommended ids. Nothing is ranked then: the number of lists is 0.
+            holds recommended ids. No lists are ranked, so the number of lists is 0.
         key: the key of the seed of the shuffle.
         first_list: the number of lists ranked before.
         should_warn: whether to warn about the values of a first batch.

@@ -36,8 +36,8 @@ from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists
 
-# Gains in the ideal order, and sums of gains, count as equal if their relative
-# difference is smaller.
+# The largest relative difference at which two gains in the ideal order, or two sums of
+# gains, count as equal.
 _ROUNDING = 1e-6
 
 
@@ -116,8 +116,8 @@ class AlphaNDCG(RankingMetric):
     ) -> Tensor:
         """Returns the discounted gains, summed over all ranks and subtopics."""
         relevant = weighted_relevance_by_rank(lists, ranking)
-        left = remaining_share(lists, ranking, self.alpha)
-        return total(total(relevant * left * discounts))
+        remaining = remaining_share(lists, ranking, self.alpha)
+        return total(total(relevant * remaining * discounts))
 
     def _get_ideal_gains(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         # The gains are computed once, up to the largest cutoff of all metrics.
@@ -158,20 +158,20 @@ def _compute_greedy_gains(lists: JudgedLists, alpha: float, depth: int) -> Tenso
 # A module-level function, as eager JAX would compile a closure again at each call.
 def _take_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Takes the item with the largest gain, and reduces the gains of its subtopics."""
-    best_gains, left, is_free, share_after_item, relevance, rank = state
-    gains = _multiply(left, relevance) * is_free
+    best_gains, shares, is_free, share_after_item, relevance, rank = state
+    gains = _multiply(shares, relevance) * is_free
     best = max_over_axis(gains, keepdims=True)
     is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
-    left = left * _multiply(is_chosen, share_after_item)
+    shares = shares * _multiply(is_chosen, share_after_item)
     is_free = is_free - is_chosen
-    return best_gains, left, is_free, share_after_item, relevance, rank
+    return best_gains, shares, is_free, share_after_item, relevance, rank
 
 
 def _multiply(row: Tensor, matrix: Tensor) -> Tensor:
     """Returns the product of a row and a matrix for each list."""
     if backend.is_compiling():
-        # Compilers fuse the sum. They can't trace `full_precision`, so avoid `matmul`.
+        # Compilers fuse the sum. They can't trace `full_precision`, as `matmul` needs.
         return ops.sum(row[:, :, None] * matrix, axis=1)
     return backend.get_library(row).matmul(row[:, None], matrix)[:, 0]
 
@@ -247,8 +247,8 @@ class AlphaDCG(AlphaNDCG):
             return value
         subtopics = total(has_relevant(lists))
         settings = self.alpha, self.rank_discount_fn, self.k
-        most = max_subtopic_gain(lists, ranking, *settings)
-        return ratio(value, subtopics * most)
+        max_gain = max_subtopic_gain(lists, ranking, *settings)
+        return ratio(value, subtopics * max_gain)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "normalizer": self.normalizer}
@@ -321,15 +321,15 @@ class ExpectedReciprocalRankIA(RankingMetric):
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        left = remaining_share(lists, ranking, self.alpha)
-        values = total(relevance_by_rank(lists, ranking) * left / ranking.ranks)
+        shares = remaining_share(lists, ranking, self.alpha)
+        values = total(relevance_by_rank(lists, ranking) * shares / ranking.ranks)
         if self.normalizer is None:
             values = self.alpha * values
         else:
-            # The factor `alpha` occurs in both terms, so it cancels.
+            # The dividend and the divisor would have the factor `alpha`: it cancels.
             settings = self.alpha, reciprocal, self.k
-            most = max_subtopic_gain(lists, ranking, *settings)
-            values = ratio(values, ops.reshape(most, (-1, 1)))
+            max_gain = max_subtopic_gain(lists, ranking, *settings)
+            values = ratio(values, ops.reshape(max_gain, (-1, 1)))
         return mean_over_subtopics(lists, values, self.subtopic_weights)
 
     def get_config(self) -> dict[str, Any]:

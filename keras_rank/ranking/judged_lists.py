@@ -78,7 +78,7 @@ class JudgedLists:
             self.relevance = backend.where(lists.mask, relevance, 0.0)
 
     def is_by(self, relevance: Relevance | Tensor, list_weight: str) -> bool:
-        """Returns whether the relevance and the weights of lists are computed so.
+        """Returns whether relevance and list weights are computed by the arguments.
 
         Args:
             relevance: the relevance, which may be a function of labels.
@@ -113,8 +113,8 @@ class JudgedLists:
         take less memory, whose allocation is slow.
         """
         if self._label_relevance is None:
-            expected = "be left as it is for formulas of subtopics, which need one for "
-            expected += "each: use `relevance_threshold`, or labels of 0 and 1"
+            expected = "not be overridden in metrics of subtopics, which need a binary "
+            expected += "one for each: use `relevance_threshold`, or labels of 0 and 1"
             received = f"one of the shape {static_shape(self.relevance)}"
             raise value_error("relevance", expected, received)
         labels = self.lists.subtopic_labels

@@ -283,7 +283,7 @@ def read_first_lines(argument: str, file: str | bytes) -> str:
     """Returns the first lines of a text file, and raises `ValueError` for other files.
 
     Args:
-        argument: the name of the argument that is the source.
+        argument: the name of the argument whose value is the source.
         file: the path of the file, or the bytes of standard input.
     """
     first = read_beginning(file)

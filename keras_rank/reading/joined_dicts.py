@@ -150,8 +150,8 @@ class _Side:
     def get_numbers(self, query: Any) -> Array:
         """Returns the numbers of the items of a query."""
         end = self._ends.get(query, 0)
-        found: Array = self.numbers[end - len(self.dicts.get(query, ())) : end]
-        return found
+        numbers: Array = self.numbers[end - len(self.dicts.get(query, ())) : end]
+        return numbers
 
 
 def _join_ids(ids_of_queries: Iterable[Collection[Any]], type_: type) -> str:

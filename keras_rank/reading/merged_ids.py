@@ -36,7 +36,7 @@ def find_id_warnings(
     contains as well are single ids. White space at the ends is reported for CSV only.
 
     Args:
-        argument: the name of the argument that is the source.
+        argument: the name of the argument whose value is the source.
         name: the name of the source.
         items: a table with the columns `item` and `row`.
         other_tables: the tables of the other side, with ids in the column `item`.
@@ -80,7 +80,7 @@ def find_id_warnings(
 
 
 def _find_known_ids(source: Relation, parts: Collection[str]) -> set[str]:
-    """Returns the parts that are ids of items themselves."""
+    """Returns the parts that are ids of other items."""
     if not parts:
         return set()
     texts = ", ".join(map(sql_literal, parts))
@@ -91,8 +91,8 @@ def _find_known_ids(source: Relation, parts: Collection[str]) -> set[str]:
 def _is_id_list(item: str, parts: set[str], known: set[str]) -> bool:
     """Returns whether an item may be a list of known ids.
 
-    Some known words are not enough without delimiters: a title may contain words of
-    other titles, but does not consist of other titles.
+    Without delimiters, all parts must be known: a title may contain another title, but
+    does not consist of other titles.
     """
     has_known = len(parts) > 1 and not parts.isdisjoint(known)
     return has_known and (parts <= known or re.search("[,;|]", item) is not None)

@@ -16,7 +16,7 @@ _STREAMS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def matching_files(argument: str, path: str) -> list[str]:
-    """Returns the files of a path or a pattern, and raises if they cannot be read."""
+    """Returns the files of a path or pattern. Raises `ValueError` if one is invalid."""
     if "://" in path:
         raise ValueError(
             f"`{argument}` should be files of this machine, or a table, such as "
@@ -26,8 +26,8 @@ def matching_files(argument: str, path: str) -> list[str]:
     if not files:
         folder, name = os.path.split(path)
         folder = os.path.abspath(folder)
-        there = os.listdir(folder) if os.path.isdir(folder) else []
-        close = difflib.get_close_matches(name, there, n=1)
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        close = difflib.get_close_matches(name, names, n=1)
         question = f". Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
             f"`{argument}` should name files that exist. Received: {path!r}, which "
@@ -46,8 +46,8 @@ def matching_files(argument: str, path: str) -> list[str]:
                 "standard input, or write a file"
             )
         if not os.access(file, os.R_OK):
-            is_there = os.path.exists(file)
-            reason = "has no permission to be read" if is_there else "is a broken link"
+            exists = os.path.exists(file)
+            reason = "has no permission to be read" if exists else "is a broken link"
             raise ValueError(
                 f"`{argument}` should be files that can be read. Received: {file!r}, "
                 f"which {reason}"

@@ -41,7 +41,7 @@ def number_queries(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any, bo
 def _to_lists(name: str, source: Any, columns: Columns) -> Any:
     """Returns a list of lists or a 2D array of integers, and `None` for other sources.
 
-    Raises `ValueError` for a sequence of rows that have the fields of one item each.
+    Raises `ValueError` for an iterator, and for rows that describe one item each.
     """
     if files.is_file_source(source) or hasattr(source, "__arrow_c_stream__"):
         return None
@@ -83,16 +83,16 @@ def _match_lists(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any]:
     has_pairs = _has_two_ids(qrels) and _has_two_ids(run)
     if has_pairs or any(map(_has_mixed_types, (qrels, run))):
         raise ValueError(
-            "`qrels` and `run` should be lists of the ids of each query, of one type: "
-            "those of two ids on both sides in dicts, such as `dict(enumerate(run))`. "
-            "If they have a row for each item, pass `pandas.DataFrame(rows, columns="
+            "`qrels` and `run` should be lists of the ids of each query, of one type. "
+            "Pass pairs of ids on both sides in dicts, such as `dict(enumerate(run))`. "
+            "If there is a row for each item, pass `pandas.DataFrame(rows, columns="
             f"{[columns.query, columns.item, columns.score]})`. Received: "
             f"{reprlib.repr(qrels)} and {reprlib.repr(run)}"
         )
     if len(qrels) != len(run):
         raise ValueError(
             "`qrels` and `run` should have the ids of each query, in the same order. "
-            f"Received: those of {len(qrels)} and of {len(run)} queries"
+            f"Received: ids of {len(qrels)} queries and of {len(run)} queries"
         )
     return _key_by_number(qrels, columns), _key_by_number(run, columns)
 
@@ -132,11 +132,11 @@ _COLUMN_NAME = re.compile(
 # Predicates for Arrow's types of numbers.
 _NUMBER_PREDICATES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 _ACCEPTED = {
-    "qrels": "a list or set of those of relevant items, in a table perhaps with as "
-    "many labels. Leave a query without judgments out",
-    "run": "a list, the best first, in a table perhaps with as many scores, and -1 "
-    "only as padding at its end, or pairs (item, score). Where nothing was found, pass "
-    "an empty one, which counts as 0",
+    "qrels": "a list or set of the ids of relevant items. A table may have a list of "
+    "as many labels, too. Leave out queries without judgments",
+    "run": "a list, the best item first, with -1 only as padding at its end, or pairs "
+    "(item, score). A table may have a list of as many scores, too. For a query "
+    "without results, pass an empty list, which counts as 0",
 }
 
 
@@ -270,7 +270,7 @@ def _to_arrow(values: Any) -> Any:
 
 
 def _collect_numbers(name: str, query_items: Iterable[tuple[Any, Any]]) -> Any:
-    """Returns a list of the numbers of each query, which is empty without items."""
+    """Returns the list of numbers of each query, empty for items without numbers."""
     pairs = [(query, _get_pairs(items)) for query, items in query_items]
     for query, items in pairs:
         for item, value in items:
@@ -359,7 +359,7 @@ def _get_ids(name: str, query: Any, items: Any, should_be_empty: bool) -> list[A
         query: the query.
         items: a dict from items to numbers, or a collection of items.
         should_be_empty: whether a collection of items should be empty, because other
-            queries have dicts with numbers or the dict is one of columns.
+            queries have dicts with numbers, or the source is a dict of columns.
     """
     if isinstance(items, Mapping | _Pairs):
         return [item for item, _ in _get_pairs(items)]
@@ -385,7 +385,7 @@ def items_error(name: str, query: Any, items: Any) -> ValueError:
         has_pairs = all(map(_is_pair, values)) and not all(map(_is_list_of_ids, values))
         has_pairs |= all(isinstance(x, tuple) and _is_pair(x) for x in values)
         hint = (
-            ", of which `dict` makes a dict of items and numbers"
+            "; pass the pairs as a dict of items and numbers, `dict(pairs)`"
             if has_pairs
             else "; if any item of a group is enough, pass the groups as subtopics, "
             "{query: {subtopic: [items]}}, which metrics such as subtopic_recall read"
@@ -394,10 +394,10 @@ def items_error(name: str, query: Any, items: Any) -> ValueError:
         hint = "; pairs have an item and its score, in this order, for all queries"
     elif values and all(map(is_id, values)):
         numbers_ = "labels" if name == "qrels" else "scores, as a dict or pairs"
-        hint = f"; all queries should have ids only, or all ids with {numbers_}"
+        hint = f"; either all queries or none should have ids with {numbers_}"
     return ValueError(
         f"`{name}` should be a dict of columns, or have a dict of items and numbers "
-        f"for each query, or ids for each: {_ACCEPTED[name]}. Received: "
+        f"for each query, or the ids: {_ACCEPTED[name]}. Received: "
         f"{reprlib.repr(items)}, for the query {query!r}{hint}"
     )
 
@@ -519,6 +519,6 @@ def _require_no_numbers(part: Part, item: ColumnRef, number: ColumnRef) -> None:
         has_number_lists = type_.startswith(NUMERIC) and type_.endswith("]")
         if name == number.name or (has_number_lists and name != item.name):
             raise number.refused(
-                f"the lists of numbers beside those of items, or leave out {name!r}",
+                f"the lists of numbers of the lists of items, or leave out {name!r}",
                 f"and {part.name} with {name!r} of the type {type_}",
             )

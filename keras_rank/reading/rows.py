@@ -154,7 +154,7 @@ class Rows:
         some_left_out: a few of these queries.
         has_scores: whether the source has scores, rather than only an order of items.
         duplicate_error: function that returns the error for a query and an item that
-            the query has several times, or `None` if duplicates were checked before.
+            the query has several times, or `None` if duplicates are already checked.
         file_ends: array of the last `row` of each file, if the source has several files
             and no column of items. The tables then have the column `row`.
         warnings: warnings about rows that may not be read as intended.
@@ -257,7 +257,7 @@ def _find_unique_name(role: str, requested_name: str, names: Sequence[str]) -> s
 
 
 def clean_labels(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
-    """Replaces labels that are missing or below 0, which are no judgments.
+    """Replaces labels that are missing or below 0, which are not judgments.
 
     Args:
         labels: array of labels, NaN where a label is missing.

@@ -182,9 +182,9 @@ def read_rankings(run: Any, other: Any, columns: Columns) -> pa.Table:
     with _rename_arguments(names):
         first, second, _ = query_dicts.number_queries(run, other, columns)
     with connect() as connection:
-        for name, source, given in (("other", second, other), ("run", first, run)):
+        for name, source, passed in (("other", second, other), ("run", first, run)):
             with _rename_arguments({"run": name}):
-                side = _open_side(connection, "run", source, columns, source is given)
+                side = _open_side(connection, "run", source, columns, source is passed)
                 _create_table(connection, side, columns)
                 _decode_ids(connection, side)
             if name == "other":

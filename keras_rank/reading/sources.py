@@ -23,7 +23,7 @@ _TEXT_PARTS: dict[str, Callable[..., Part]] = {
     "json": JsonPart,
     "lines": text.LinesPart,
 }
-# The end of the error for sources that are no table of rows.
+# The end of the error for sources that are not tables of rows.
 _QUERY_DICT_HINT = ", with the items of each query, which `evaluate_run` takes"
 
 
@@ -65,7 +65,7 @@ def open_parts(
 
     Args:
         connection: a DuckDB connection.
-        argument: the name of the argument that is the source.
+        argument: the name of the argument whose value is the source.
         source: files, or a table in memory.
         names: the names of columns that may be requested.
     """
@@ -175,7 +175,7 @@ def duplicate_items_error(
     """Returns the error for duplicate items of a query, which names files and lines.
 
     Args:
-        argument: the name of the argument that is the source.
+        argument: the name of the argument whose value is the source.
         source: the source of the rows.
         ids: the columns of queries and items. Empty if the source has no row for each
             item.

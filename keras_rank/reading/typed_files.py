@@ -203,6 +203,6 @@ def read_json(file: str | bytes) -> Any:
         try:
             return json.loads(stream.read(), object_pairs_hook=to_dict)
         except ValueError as error:
-            # The error may be that of an integer with too many digits, which is no
+            # An integer with too many digits raises a `ValueError` that is not a
             # `JSONDecodeError`.
             raise pa.ArrowInvalid(str(error)) from error

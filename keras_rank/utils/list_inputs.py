@@ -255,11 +255,11 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     >>> [[int(label) for label in row] for row in labels]
     [[2, 1, -1]]
     """
-    given = read_array("labels", labels)
-    if given.form == "array" and given.numbers.dtype.kind in "iu":
+    array = read_array("labels", labels)
+    if array.form == "array" and array.numbers.dtype.kind in "iu":
         # Large labels are checked before JAX converts them to floats.
-        check_distinguishable(given)
-    labels = as_tensor(given.tensor(in_model=True))
+        check_distinguishable(array)
+    labels = as_tensor(array.tensor(in_model=True))
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
         # Bool and unsigned dtypes can't hold -1.

@@ -480,7 +480,7 @@ def test_arguments_of_numpy_are_saved_as_those_of_python(k, ties):
 
 
 def test_subclasses_may_set_the_private_direction():
-    """Metrics written for 0.1.0 may set it in `__init__` or as a class attribute."""
+    """Metrics written for 0.1.0 may set `_direction` in `__init__` or in the class."""
 
     class InInit(metrics.NDCG):
         def __init__(self):
@@ -711,7 +711,7 @@ def test_shuffle_ties_is_checked_when_it_is_changed():
 
 
 def test_symbolic_tensors_are_errors():
-    """Layers do compute with them, which `test_jax_programs.py` tests."""
+    """Layers accept symbolic tensors, which `test_jax_programs.py` tests."""
     symbolic = keras.KerasTensor((None, 3))
     labels, scores = [[1, 0, 0]], [[3, 1, 2]]
     coverage = metrics.Coverage(k=1, items=3)

@@ -120,7 +120,7 @@ def update_errors():
         message += SINGLE_SCORES if (part, shape) == ("scores", (2, 1)) else ""
         message += f"Received: {name}.shape={shape}, y_true.shape=(2, 4)"
         yield dense, {part: np.ones(shape)}, message
-    # Valid weights are a number, one per list, and one per item.
+    # Valid weights are one number, a number per list, or a number per item.
     for shape in [x for x in SHAPES if x not in ((), (2,), (2, 1))]:
         received = f"Received: sample_weight.shape={shape}"
         weights = {"weights": np.ones(shape)}
@@ -182,11 +182,11 @@ def update_errors():
         received = f"y_true with the keys {[*value]}"
         unknown = [str(key) for key in value if key not in ("labels", "mask")]
         received += f", of which {unknown} are unknown" if unknown else ""
-        for kind, what, keys in (
+        for kind, accepted, keys in (
             (dense, "labels", '"labels" and "mask" (optional)'),
             (sparse, "ids", '"ids", "labels" (optional) and "mask" (optional)'),
         ):
-            message = f"`y_true` should be {what}, or a dict with the keys {keys}. "
+            message = f"`y_true` should be {accepted}, or a dict with the keys {keys}. "
             yield kind, {"labels": value}, f"{message}Received: {received}"
     for labels, message in [
         *(([[x, 0], [0, 0]], TOO_LARGE) for x in (4, INF, 2**32)),
@@ -208,7 +208,7 @@ UPDATE_ERRORS = list(update_errors())
 
 @functools.cache
 def make_group(kind):
-    """Returns a group whose last member may raise after the first one was updated."""
+    """Returns a group whose last member may raise after the update of the first."""
     make = {"sparse_labels": kind is sparse, "seed": 1, "k": 3}
     members = [metrics.NDCG(**make), metrics.MeanReciprocalRank(**make)]
     if kind is dense:
@@ -245,13 +245,13 @@ def test_wrong_updates_are_errors_and_change_no_state(kind, changed, message):
 
 # Errors of arguments.
 
-NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "13", [3], (), {3}, NAN, INF]
-NO_CUTOFFS += [np.int64(0), np.int8(-3), np.float32(2), np.bool_(True), np.array([3])]
-NO_CUTOFFS += [np.array(3), 1j, b"3", object()]
-NUMBERS = [NAN, INF, -INF, 1e300, 10**400, "1", True, [1], 1j, np.array([1.0])]
-# Values that are no shares (the first two are bounds), and no bases of logarithms.
-NO_SHARES = [0, 1, -0.1, True, NAN, INF, "a", None]
-NO_BASES = [1, 0, -2, NAN, INF, "a", None]
+INVALID_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "13", [3], (), {3}, NAN, INF]
+INVALID_CUTOFFS += [np.int64(0), np.int8(-3), np.float32(2), np.bool_(True)]
+INVALID_CUTOFFS += [np.array([3]), np.array(3), 1j, b"3", object()]
+INVALID_NUMBERS = [NAN, INF, -INF, 1e300, 10**400, "1", True, [1], 1j, np.array([1.0])]
+# The first two invalid shares are the bounds of valid shares.
+INVALID_SHARES = [0, 1, -0.1, True, NAN, INF, "a", None]
+INVALID_BASES = [1, 0, -2, NAN, INF, "a", None]
 ALWAYS = "for a metric that always leaves out lists without relevant items"
 ACCEPTED = {
     "k": "a positive integer",
@@ -281,18 +281,18 @@ ABOVE_0 += "`clipped_log`"
 WITH_GAIN = "given with `gain_fn`, and only then"
 AT_MOST_64 = "at most 64 with exponential gains, which are cut at 2**64"
 GRADED_RBP = functools.partial(metrics.RankBiasedPrecision, gain_fn="exponential")
-NO_VALUES = [0, 0.0, 0.5, "zero", np.zeros(2)], NO_EMPTY_VALUE
+EMPTY_VALUES = [0, 0.0, 0.5, "zero", np.zeros(2)], NO_EMPTY_VALUE
 
 
 def bind_lists(function):
     return functools.partial(function, LABELS, SCORES)
 
 
-# Values that an argument refuses, and the accepted ones if they differ by function.
+# Refused values of an argument, and the accepted ones if they are not in `ACCEPTED`.
 BAD_ARGUMENTS = [
-    (metrics.NDCG, "k", NO_CUTOFFS),
-    (bind_lists(functional.rank), "k", NO_CUTOFFS),
-    (bind_lists(functional.ndcg), "k", NO_CUTOFFS),
+    (metrics.NDCG, "k", INVALID_CUTOFFS),
+    (bind_lists(functional.rank), "k", INVALID_CUTOFFS),
+    (bind_lists(functional.ndcg), "k", INVALID_CUTOFFS),
     (metrics.NDCG, "k", [2**31], "at most 2147483647"),
     (metrics.KendallTau, "k", [3], NO_CUTOFF),
     (metrics.SpearmanCorrelation, "k", [3], NO_CUTOFF),
@@ -300,9 +300,9 @@ BAD_ARGUMENTS = [
     (bind_lists(functional.spearman_correlation), "k", [3], NO_CUTOFF),
     (metrics.NDCG, "shuffle_ties", [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]]),
     (metrics.NDCG, "seed", ["1", 1.0, True, NAN, [1], np.float32(1)]),
-    (metrics.NDCG, "empty_value", NUMBERS),
+    (metrics.NDCG, "empty_value", INVALID_NUMBERS),
     (metrics.NDCG, "empty_weight", [None, 1, "Own", ["own"], NAN]),
-    (metrics.NDCG, "relevance_threshold", NUMBERS),
+    (metrics.NDCG, "relevance_threshold", INVALID_NUMBERS),
     (metrics.NDCG, "sparse_labels", [None, 0, 1, "True", NAN]),
     (metrics.NDCG, "gain_fn", [None, 3, "square", ["linear"], {"a": 1}]),
     (metrics.NDCG, "rank_discount_fn", [None, 3, "Log2", {"a": 1}]),
@@ -325,41 +325,41 @@ BAD_ARGUMENTS = [
     (metrics.RankBiasedPrecision, "max_grade", [4], WITH_GAIN),
     (GRADED_RBP, "max_grade", [None], WITH_GAIN),
     (GRADED_RBP, "max_grade", [100], AT_MOST_64),
-    (metrics.RankBiasedPrecision, "persistence", NO_SHARES),
+    (metrics.RankBiasedPrecision, "persistence", INVALID_SHARES),
     (metrics.RankBiasedPrecision, "normalized", [None, 0, 1, "True", NAN]),
-    (metrics.AverageRelevancePosition, "empty_value", *NO_VALUES),
+    (metrics.AverageRelevancePosition, "empty_value", *EMPTY_VALUES),
     (metrics.AverageRelevancePosition, "empty_weight", ["own"], NO_EMPTY_WEIGHT),
     (metrics.AverageRelevancePosition, "empty_weight", [1, None]),
-    (metrics.PairwiseAccuracy, "tied_value", [1.1, *NO_SHARES[2:]]),
-    (metrics.PairwiseAccuracy, "empty_value", *NO_VALUES),
+    (metrics.PairwiseAccuracy, "tied_value", [1.1, *INVALID_SHARES[2:]]),
+    (metrics.PairwiseAccuracy, "empty_value", *EMPTY_VALUES),
     (metrics.PairwiseAccuracy, "empty_weight", ["own"], NO_EMPTY_WEIGHT),
     (metrics.ExpectedReciprocalRank, "max_grade", [0, -1, 128, NAN, INF, "4", True]),
-    (discounts.geometric, "persistence", NO_SHARES),
-    (discounts.log, "base", NO_BASES),
+    (discounts.geometric, "persistence", INVALID_SHARES),
+    (discounts.log, "base", INVALID_BASES),
     (discounts.log, "offset", [0, -1, NAN, INF, "a", None], ABOVE_0),
-    (discounts.clipped_log, "base", NO_BASES),
+    (discounts.clipped_log, "base", INVALID_BASES),
     (discounts.clipped_log, "offset", [-1, NAN, INF, "a"], "a number of 0 or more"),
     (bind_lists(functional.ndcg), "dtype", ["junk", 3, "float31"]),
     (bind_lists(functional.ndcg), "seed", ["1", 1.0]),
     (bind_lists(functional.ndcg), "gain_fn", [3]),
-    (bind_lists(functional.ndcg), "empty_value", NUMBERS),
+    (bind_lists(functional.ndcg), "empty_value", INVALID_NUMBERS),
     (bind_lists(functional.f_beta), "beta", ["2"]),
     (bind_lists(functional.precision), "denominator", ["n"]),
-    (bind_lists(functional.average_relevance_position), "empty_value", *NO_VALUES),
-    (bind_lists(functional.pairwise_accuracy), "empty_value", *NO_VALUES),
+    (bind_lists(functional.average_relevance_position), "empty_value", *EMPTY_VALUES),
+    (bind_lists(functional.pairwise_accuracy), "empty_value", *EMPTY_VALUES),
 ]
 PAD = functools.partial(utils.pad_lists, values=[1, 2, 3])
 PAD_BY_SIZE = functools.partial(PAD, group_sizes=[2, 1])
 UNPAD = functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2])
 EXCLUDE = functools.partial(utils.exclude_items, SCORES, item_ids=[[1], [0]])
 MASK_LABELS = functools.partial(utils.mask_labels, labels=LABELS, mask=MASK)
-NO_SIZES = [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]]
+INVALID_SIZES = [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]]
 # Refused values of arguments whose messages depend on the value.
 BAD_VALUES = [
     (PAD_BY_SIZE, "padding_value", ["a", [1], 1j]),
     (PAD_BY_SIZE, "list_size", [0, -1, 1.5, True, "3"]),
     (PAD_BY_SIZE, "values", ["abc", [[1], [1, 2]], ["a"] * 3, [1j] * 3]),
-    (PAD_BY_SIZE, "group_sizes", NO_SIZES),
+    (PAD_BY_SIZE, "group_sizes", INVALID_SIZES),
     (PAD, "group_ids", [["a", None, "a"], [1.0, NAN, NAN], [1, 2], [[1, 2, 3]]]),
     (UNPAD, "values", [[1, 2], "a", [[1], [1, 2]]]),
     (UNPAD, "group_sizes", [[-1], ["a"], [1.0]]),
@@ -372,9 +372,9 @@ BAD_VALUES = [
 
 
 def argument_errors():
-    for make, argument, values, *own in [*BAD_ARGUMENTS, *BAD_VALUES]:
+    for make, argument, values, *rest in [*BAD_ARGUMENTS, *BAD_VALUES]:
         name = getattr(getattr(make, "func", make), "__name__", None)
-        accepted = own[0] if own else ACCEPTED.get(argument)
+        accepted = rest[0] if rest else ACCEPTED.get(argument)
         for value in values:
             title = f"{name}, {argument}={value!r}".replace("\n", "")
             yield pytest.param(make, argument, value, accepted, id=title)
@@ -385,7 +385,7 @@ ARGUMENT_ERRORS = list(argument_errors())
 
 @pytest.mark.parametrize(("make", "argument", "value", "accepted"), ARGUMENT_ERRORS)
 def test_wrong_arguments_are_errors(make, argument, value, accepted):
-    """The error names the argument, or another one that excludes it."""
+    """The error names the argument, or another argument that excludes the value."""
     with pytest.raises(ValueError, match=r"(?s)`\w+` should .*Received: ") as error:
         make(**{argument: value})
     assert re.search(rf"`{argument}`|{argument}[=.]", str(error.value))
@@ -395,7 +395,7 @@ def test_wrong_arguments_are_errors(make, argument, value, accepted):
 
 # Lists with invalid or extreme values in one argument.
 
-# The equivalent plain value of each such value.
+# The equivalent plain value of each invalid or extreme value.
 MEANINGS = {
     "labels": {
         **dict.fromkeys([NAN, -INF, -3e38, -1e-30, -1.0], -1.0),
@@ -429,7 +429,7 @@ def odd_rows():
 
 ROWS = list(odd_rows())
 BATCH = [np.stack([row[part] for _, row, _ in ROWS]) for part in PLAIN]
-# DCG is left out: it has no largest value, so its gains are clipped.
+# DCG is left out: its gains are clipped, as its values have no upper bound.
 NAMES = ["ndcg", "ndcg of linear gains, clipped discount", "map", "mrr", "precision"]
 NAMES += ["recall", "rbp", "arp", "pairwise accuracy"]
 ODD_CASES = [case for case in CASES if case.name in NAMES]
@@ -476,7 +476,7 @@ def test_odd_values_have_equal_results_in_compiled_code(case, compiler):
 
 @pytest.mark.optimized
 @pytest.mark.parametrize("compiler", compiled.COMPILERS)
-def test_errors_of_values_are_clipped_in_compiled_code(compiler):
+def test_invalid_values_are_accepted_in_compiled_code(compiler):
     """Compiled code clips large labels, and wrong ids count as not retrieved."""
 
     def values(labels, ids, scores):
@@ -580,7 +580,7 @@ def pairwise_accuracies(labels):
 
 
 def test_labels_that_tie_in_float64_are_errors():
-    """Times in nanoseconds tie, and no backend has a wider float."""
+    """Times in nanoseconds tie, and no backend has a float dtype above float64."""
     labels = np.array([[2**60 + 1, 2**60 + 3, 2**60 + 2]])
     for inputs in (labels, labels.tolist(), labels.astype("uint64")):
         for call in (metrics.PairwiseAccuracy(), functional.pairwise_accuracy):
@@ -590,7 +590,7 @@ def test_labels_that_tie_in_float64_are_errors():
 
 @pytest.mark.parametrize("name", CLOSE_LABELS)
 def test_labels_that_tie_in_float32(name, backend):
-    """The values are right, except on JAX with 32 bits, where they are an error."""
+    """The values are right, except on JAX with 32 bits, where the labels are errors."""
     labels, expected = CLOSE_LABELS[name]
     for call in pairwise_accuracies(labels):
         if backend == "jax":
@@ -621,7 +621,7 @@ LARGE = [2.0**51, 2**63, 1e300, INF, np.float16(INF)]
 
 @pytest.mark.parametrize("weight", LARGE, ids=str)
 def test_weights_above_the_limit_are_an_error(weight):
-    """Eager code detects them, also next to NaN."""
+    """Eager code detects large weights, also next to NaN."""
     message = r"`sample_weight` should be at most 2\*\*50.*Received: a weight of"
     weights, ids, ones = np.array([weight, NAN]), [0, 1], np.ones((2, 1))
     ranks = functools.partial(catalogue.rank, ids, ones, ones)
@@ -715,7 +715,7 @@ def test_ids_of_any_dtype(dtype):
 
 @pytest.mark.compiles_long
 def test_ids_beyond_float32():
-    """The id would be rounded to its neighbor, which has a higher score."""
+    """Float32 would round the id to the previous one, which has a higher score."""
     item = 2**24 + 1
     scores = np.zeros((1, item + 2), "float32")
     scores[0, item - 1 : item + 2] = [3.0, 2.0, 1.0]
@@ -732,7 +732,7 @@ PADDED = [
 
 
 @pytest.mark.parametrize(("ids", "expected"), PADDED)
-def test_ids_below_zero_and_those_under_a_mask_are_padding(ids, expected):
+def test_negative_and_masked_ids_are_padding(ids, expected):
     values = functional.reciprocal_rank(ids, SCORES, sparse_labels=True)
     assert_close(values, expected)
 

@@ -219,7 +219,7 @@ def test_candidates_of_any_form(form, rng):
 @pytest.mark.parametrize("score", ["dot", "cosine"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_double_precision_embeddings_are_not_rounded(score, dtype, rng):
-    """Nor are they rounded if one part or one block has single precision."""
+    """Single precision of one part or one block does not round the other parts."""
     ids, queries, candidates = random_task(rng, targets=2)
     candidates = 1.0 + 1e-9 * candidates.astype("float64")
     first = rng.normal(size=(99, 8)).astype("float32")

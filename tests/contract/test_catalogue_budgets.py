@@ -187,7 +187,7 @@ def test_tiles_on_a_cpu_fit_its_cache():
 
 @pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="only these report it")
 def test_free_memory_is_that_of_the_device(monkeypatch):
-    """Torch reports memory that it has reserved as used, so it is added."""
+    """Torch reports its reserved memory as used, so reserved memory is added."""
     if BACKEND == "jax":
         import jax
 

@@ -113,7 +113,7 @@ SCORES = {
 @pytest.mark.usefixtures("_short_rows_are_long")
 @pytest.mark.parametrize("kind", SCORES)
 def test_whole_rows_are_compared_only_if_needed(kind, monkeypatch):
-    """They are if a first rank may tie with an entry beyond the top k, or for NaN."""
+    """NaN needs it, and a first rank that may tie with an entry beyond the top k."""
     count, compared = counting._count_above_and_tied, []
 
     def count_and_record(entries, *others):
@@ -188,7 +188,7 @@ def test_true_bytes_are_counted(size, rng):
 @pytest.mark.parametrize("shape", [(6, 300), (3, 2, 300)])
 @pytest.mark.parametrize("cutoffs", [[2, 5, 12], [5, 250], [5, None]])
 def test_metrics_of_several_cutoffs_share_exact_counts(cutoffs, shape, rng):
-    """They share one count up to the largest cutoff. Targets have known ranks."""
+    """The count goes up to the largest cutoff. The ranks of targets are known."""
     scores = rng.permuted(np.tile(np.arange(300.0), (*shape[:-1], 1)), axis=-1)
     ranks = np.array([5, 12, 201])
     ids = np.argsort(-scores, axis=-1)[..., ranks - 1]

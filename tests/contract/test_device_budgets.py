@@ -46,7 +46,7 @@ CASES = {
 }
 # Operations and waits. On TensorFlow, those of the graph before it is optimized. On
 # torch, those on a CPU, and those on an accelerator. On a CPU, ties are searched once
-# more, as reading a value is no wait there.
+# more, as reading a value does not wait for a device.
 BUDGETS = {
     "torch": {
         "NDCG@10, 1024 x 100": [(85, 1), (82, 1)],

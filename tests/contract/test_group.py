@@ -217,7 +217,7 @@ def test_a_metric_that_was_only_passed_to_a_group_has_no_result():
 
 @pytest.mark.parametrize("is_passed_first", [True, False])
 def test_a_metric_with_sums_that_was_passed_to_a_group_has_a_result(is_passed_first):
-    """Sums may be merged or assigned. The metric may be reset before it is passed."""
+    """Sums may be merged or assigned. A metric may be reset before it joins a group."""
     inputs, assigned, reset, other = (MeanReciprocalRank() for _ in range(4))
     for metric in (reset, other):
         metric.update_state([[0, 1]], [[0.2, 0.1]])
@@ -300,7 +300,7 @@ STRINGS = [
 
 @pytest.mark.parametrize(("string", "name", "call"), STRINGS)
 def test_names_of_results_of_strings(string, name, call):
-    """A result is named by the string, which tells it from results of other strings."""
+    """Results are named by their strings, so that results of two strings differ."""
     group = RankingMetrics([string, "recall@9"])
     assert list(group.result()) == [name, "recall_at_9"]
     assert group.members[0]._format_call() == call

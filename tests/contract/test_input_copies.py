@@ -106,7 +106,7 @@ def test_ranked_candidates_copy_inputs(rng):
 
 
 def test_rank_detects_labels_that_a_dtype_rounds():
-    """`rank` detects them, as the labels may have changed when a function uses them."""
+    """`rank` checks the labels, as they may have changed when a function uses them."""
     labels = np.array([[2**60, 2**60 + 1]])
     order = functional.rank(labels, [[0.5, 0.2]])
     labels[:] = 0

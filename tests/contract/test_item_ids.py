@@ -109,7 +109,7 @@ CSR = scipy.sparse.csr_matrix(GRADES)
 ROWS = [scipy.sparse.csr_array(GRADES[i : i + 1]) for i in range(3)]
 DUPLICATE_LABELS = {"ids": CSR, "labels": GRADED["labels"]}
 SPARSE_LABELS = {"ids": GRADED["ids"], "labels": CSR}
-NO_LABELS = "`targets` should have no labels or mask besid"
+NO_LABELS = "`targets` should have no labels or mask next "
 
 
 def ndcg(ids):

@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture
 def compilations():
-    """Records the compilations of XLA since the make_call of a test."""
+    """Records the compilations of XLA since the start of a test."""
     events = []
     is_compilation = "/jax/core/compile/backend_compile_duration".__eq__
 
@@ -69,11 +69,11 @@ CALLS = {
 @pytest.mark.parametrize("make_call", CALLS.values(), ids=CALLS)
 def test_ragged_batches_compile_few_programs(make_call, rng, compilations):
     batches = list(ragged_batches(rng))
-    for most in (16, 0):
+    for max_programs in (16, 0):
         call, before = make_call(), len(compilations)
         for batch in batches:
             call(*batch)
-        assert len(compilations) - before <= most
+        assert len(compilations) - before <= max_programs
 
 
 def test_update_and_result_are_one_program_each(rng, compilations):
@@ -107,13 +107,13 @@ def test_programs_equal_single_operations(case, rng):
 @pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 def test_padding_changes_no_bit(shuffle_ties, rng):
-    """Other sizes are rounded up to other sizes, and large sizes are not rounded."""
+    """The sizes are rounded up to different sizes, and the last one is not rounded."""
     labels, scores, _ = dense_batch(rng, 20, 4)
     weights = rng.random(labels.shape).astype("float32") + 0.25
     arguments = {"k": 7, "shuffle_ties": shuffle_ties, "seed": 1}
 
     def sums_and_values(labels, scores, weights):
-        """Returns sums of all metrics, which a changed bit of any list changes."""
+        """Returns the sums of all metrics, which depend on each bit of each list."""
         group = RankingMetrics(
             [x.make(name=str(x), **arguments) for x in BACKEND_CASES]
         )
@@ -134,13 +134,13 @@ def test_padding_changes_no_bit(shuffle_ties, rng):
 
 
 def test_large_inputs_are_not_padded(monkeypatch, rng):
-    """Padding would copy them."""
+    """Padding would copy the inputs."""
     monkeypatch.setattr(keras_rank.lists.standardize, "pad_axes", None)
     functional.ndcg(*draw_batch(rng, 3, 2**16), k=3)
 
 
 def test_unknown_options_of_xla_are_left_out(monkeypatch):
-    """An option that XLA drops should be removed. Until then only time is lost."""
+    """An option that XLA has dropped should be removed, but causes no error."""
     known_options = backend._supported_fast_options.__wrapped__
     monkeypatch.setenv("XLA_FLAGS", "")
     assert known_options() == backend._FAST_OPTIONS
@@ -153,36 +153,36 @@ def test_unknown_options_of_xla_are_left_out(monkeypatch):
 
 
 def test_equal_arguments_share_a_program():
-    def plan(persistence):
+    def create_spec(persistence):
         discount = keras_rank.discounts.geometric(persistence)
         return UpdateSpec.from_metrics([NDCG(k=2, rank_discount_fn=discount)])
 
-    assert plan(0.5) == plan(0.5)
-    assert hash(plan(0.5)) == hash(plan(0.5))
-    assert plan(0.5) != plan(0.25)
+    assert create_spec(0.5) == create_spec(0.5)
+    assert hash(create_spec(0.5)) == hash(create_spec(0.5))
+    assert create_spec(0.5) != create_spec(0.25)
 
 
 def test_different_arguments_have_different_programs():
     """Programs are different if the value of any argument is different."""
     for case in CASES:
-        plan = UpdateSpec.from_metrics([case.make()])
-        assert backend.is_compilable(plan)
-        assert plan == UpdateSpec.from_metrics([case.make(seed=5, name="another")])
+        spec = UpdateSpec.from_metrics([case.make()])
+        assert backend.is_compilable(spec)
+        assert spec == UpdateSpec.from_metrics([case.make(seed=5, name="another")])
         for name in case.make().get_config().keys() - {"name", "seed"}:
             metric = case.make()
             changed = "_compute_dtype" if name == "dtype" else name
             other = "average" if name == "shuffle_ties" else "something else"
             setattr(metric, changed, other)
             if name in ("dtype", "shuffle_ties"):
-                assert UpdateSpec.from_metrics([metric]) != plan
+                assert UpdateSpec.from_metrics([metric]) != spec
             else:
-                assert UpdateSpec.from_metrics([metric]).arguments != plan.arguments, (
+                assert UpdateSpec.from_metrics([metric]).arguments != spec.arguments, (
                     name
                 )
 
 
 class Positions(metrics.RankingMetric):
-    """A metric that can't be a program: it reads values and counts its calls."""
+    """A metric that can't be compiled: it reads values and counts its calls."""
 
     weight = 1.0
 
@@ -193,9 +193,9 @@ class Positions(metrics.RankingMetric):
 
     def compute(self, lists, ranking):
         self.calls += 1
-        seen = float(ops.max(lists.labels)) >= 0.0
+        has_items = float(ops.max(lists.labels)) >= 0.0
         first = np.asarray(ranking.take(lists.relevance))[:, 0]
-        return ops.convert_to_tensor(first * seen) * self.scale * self.weight
+        return ops.convert_to_tensor(first * has_items) * self.scale * self.weight
 
 
 def test_user_formulas_run_eagerly():
@@ -243,11 +243,11 @@ def rank_with_averaged_ties(queries):
 
 
 AVERAGED = {"shuffle_ties": "average", "sparse_labels": True}
-# Calls, with the most programs that another number of queries may compile.
+# The maximum number of programs compiled for a new number of queries, and the call.
 CATALOGUE_CALLS = {
     "rank": (6, lambda x: catalogue.rank(make_targets(x), x, ITEMS, seed=1)),
     "rank with averaged ties": (10, rank_with_averaged_ties),
-    # Two programs are those of a second pass, as scores tie at the end.
+    # Two programs belong to a second pass, which breaks ties at the last rank.
     "top_k": (5, lambda x: catalogue.top_k(x, ITEMS, 3, shuffle_ties=True, seed=1)),
     "top_k of blocks": (6, lambda x: catalogue.top_k(x, ITEMS, 3, block_size=16)),
     "exclude_items": (
@@ -258,7 +258,7 @@ CATALOGUE_CALLS = {
     ),
     # The number of ranks depends on the values of the lists.
     "a metric without a cutoff": (6, lambda x: NDCG(**AVERAGED)(*make_sparse_batch(x))),
-    "a function without one": (
+    "a function without a cutoff": (
         5,
         lambda x: functional.ndcg(*make_sparse_batch(x), **AVERAGED),
     ),
@@ -266,14 +266,14 @@ CATALOGUE_CALLS = {
 
 
 @pytest.mark.parametrize(
-    ("most", "call"), CATALOGUE_CALLS.values(), ids=CATALOGUE_CALLS
+    ("max_programs", "call"), CATALOGUE_CALLS.values(), ids=CATALOGUE_CALLS
 )
-def test_catalogues_compile_few_programs(call, most, rng, compilations):
+def test_catalogues_compile_few_programs(call, max_programs, rng, compilations):
     queries = rng.integers(-2, 3, size=(13, 4)).astype("float32")
     call(queries[:9])
     before = len(compilations)
     call(queries)
-    assert len(compilations) - before <= most
+    assert len(compilations) - before <= max_programs
     before = len(compilations)
     call(-queries)
     assert len(compilations) == before
@@ -286,12 +286,12 @@ def test_catalogues_compile_few_programs(call, most, rng, compilations):
     ids=["inversions", "a loop over items", "bisection"],
 )
 def test_loops_of_user_classes_are_compiled_once(base, targets, rng, compilations):
-    """The class runs as operations, and a loop with a new function would compile."""
+    """Each call runs eagerly, and would compile a loop over a new function again."""
 
-    class Own(base):
+    class UserMetric(base):
         pass
 
-    metric = Own(shuffle_ties="average", sparse_labels=targets is not None)
+    metric = UserMetric(shuffle_ties="average", sparse_labels=targets is not None)
     scores = rng.integers(0, 6, size=(2, 4, 80)).astype("float32")
     if targets is None:
         labels = rng.integers(0, 5, size=scores.shape)
@@ -344,9 +344,9 @@ def test_errors_change_no_state(metric, labels, message):
 
 @pytest.mark.optimized
 def test_constants_in_user_programs_are_computed_at_once():
-    known = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
-    actual = jax.jit(lambda x: x * functional.ndcg(*known))(1.0)
-    np.testing.assert_allclose(actual, functional.ndcg(*known), rtol=1e-6)
+    constants = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
+    actual = jax.jit(lambda x: x * functional.ndcg(*constants))(1.0)
+    np.testing.assert_allclose(actual, functional.ndcg(*constants), rtol=1e-6)
 
 
 def test_double_precision(rng):
@@ -377,10 +377,10 @@ def test_metrics_and_ranked_lists_can_be_pickled(rng):
     batch = draw_batch(rng, 4, 6)
     metric, ranked = NDCG(k=3, seed=1), functional.rank(*batch, k=3, seed=1)
     expected = float(metric(*batch))
-    again, ranked_again = pickle.loads(pickle.dumps((metric, ranked)))
-    assert again.get_config() == metric.get_config()
-    again.reset_state()
-    assert float(again(ranked_again)) == expected
+    restored, restored_lists = pickle.loads(pickle.dumps((metric, ranked)))
+    assert restored.get_config() == metric.get_config()
+    restored.reset_state()
+    assert float(restored(restored_lists)) == expected
 
 
 def test_symbolic_tensors_are_not_compiled():

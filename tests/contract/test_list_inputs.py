@@ -392,7 +392,7 @@ LOW = "No label reaches `relevance_threshold=1.0`: the highest is 0.9"
 BELOW = "Labels below 0 are padding, and some are not -1"
 NONE = "1 of 2 lists have no relevant item, as all their ids are -1, and count as 0"
 NAN = "`sample_weight` has NaN in the first batch: 1 of 2"
-WRAPPED = "Ids below -1 are no targets, as -1 is: the lowest is -7"
+WRAPPED = "Ids below -1 are padding, like -1: the lowest is -7"
 
 
 class TopLabel(metrics.RankingMetric):

@@ -58,7 +58,7 @@ def expected_mean(case, lists, values, kind, weights_by_list, empty_value):
     empty_value=st.sampled_from([0.0, 0.5, None]),
 )
 def test_means_equal_the_oracle(case, batch, weighting, splits, k, kind, empty_value):
-    """Lists without relevant items weigh 0 or 1, whatever `empty_weight` is."""
+    """`empty_weight` changes no mean with these weights."""
     labels, scores, weights = batch
     batch = labels, scores, WEIGHTS[weighting](weights)
     lists = items_by_list(*batch)

@@ -101,7 +101,7 @@ def test_programs_do_not_grow_with_the_targets(shuffle_ties):
 
 
 def test_ids_of_0_and_1_for_all_items():
-    """They are not taken for labels of items, as no id is repeated."""
+    """Such ids are not taken for labels of items, as no id is repeated."""
     masked = {"labels": [[1, 0, 0]], "mask": [[1, 1, 0]]}
     for ids, items in (([[0, 1]], 2), ([[1, 0, -1]], 3), (masked, 3)):
         scores = [[0.9, 0.8, 0.1][:items]]

@@ -39,29 +39,29 @@ def close_to(expected):
 
 
 def weighted_mean(values, weights, axis=-1):
-    """Returns the weighted mean. Lists of weight 0 have value 0 and the mean weight."""
+    """Returns the weighted mean. Lists of weight 0 get value 0 and the mean weight."""
     relevant = weights > 0
     share = relevant.mean(axis=axis)
     return (weights * values).sum(axis=axis) / weights.sum(axis=axis) * share
 
 
 def error_by_contributions(values, weights, empty_value):
-    """Returns the standard error by the contribution of each list to the mean.
+    """Returns the standard error computed from the contributions of lists to the mean.
 
     Args:
         values: the value of each list, which is arbitrary if the weight is 0.
         weights: 0 for lists without relevant items.
-        empty_value: the value of lists without relevant items. If it is `None`, these
-            lists were left out before.
+        empty_value: the value of lists without relevant items. If it is `None`, the
+            arguments contain no such lists.
     """
     relevant, number = weights > 0, len(weights)
     if number < 2:
         return np.nan
     weight = weights.sum() or 1.0
-    among = (weights * values).sum() / weight
-    filled = np.where(relevant, among, empty_value or 0.0)
-    own = relevant.sum() * weights * (values - among) / weight
-    parts = np.where(relevant, own, 0.0) + filled - filled.mean()
+    mean = (weights * values).sum() / weight
+    filled = np.where(relevant, mean, empty_value or 0.0)
+    deviations = relevant.sum() * weights * (values - mean) / weight
+    parts = np.where(relevant, deviations, 0.0) + filled - filled.mean()
     return np.sqrt((parts**2).sum() / (number * (number - 1)))
 
 
@@ -87,7 +87,7 @@ def test_errors_equal_those_of_contributions(
 ):
     """The batch is split into parts of any size."""
     labels, scores, weights = batch
-    # Each list has one weight, which changes no value.
+    # A single weight for a whole list does not change the value of the list.
     weights = 0.5 + weights[:, 0] if weighted else np.ones(BATCH)
     arguments = {"k": 3, "shuffle_ties": shuffle_ties}
     expected = {}
@@ -96,10 +96,10 @@ def test_errors_equal_those_of_contributions(
         values = ops.convert_to_numpy(values).astype("float64")
         relevant = ~np.isnan(values)
         left_out = empty_value is None or case.leaves_out_empty
-        counts = relevant if left_out else (labels >= 0).any(axis=1)
+        counted = relevant if left_out else (labels >= 0).any(axis=1)
         values = np.where(relevant, values, 0.0)
         expected[case.name] = error_by_contributions(
-            values[counts], np.where(relevant, weights, 0.0)[counts], empty_value
+            values[counted], np.where(relevant, weights, 0.0)[counted], empty_value
         )
     members = [
         case.make(name=case.name, empty_value=empty_value, **arguments)
@@ -140,7 +140,7 @@ def test_compiled_equals_eager(compiler, batch):
 
 
 def error_of_sums(values, weights, empty_value):
-    """Returns errors by the formula for rows of lists. Lists of weight 0 are empty."""
+    """Returns errors by `state.squared_error`. Lists of weight 0 count as empty."""
     v, w, relevant = values, weights, weights > 0
     columns = w * v, w, relevant, ~relevant, w**2, w**2 * v, w**2 * v**2
     sums = (np.sum(column, axis=-1) for column in columns)
@@ -219,7 +219,7 @@ LARGE_SQUARES += [
 
 @pytest.mark.parametrize(("values", "weights"), LARGE_SQUARES)
 def test_squares_beyond_float32_give_nan(values, weights):
-    """The result is right, and there is no warning, before and after a merge."""
+    """The result after updates and a merge is right, and there is no warning."""
     metric = first_labels((values, weights), (values, weights))
     merge_state(metric, [metric])
     expected = np.average(values, weights=weights)
@@ -242,7 +242,7 @@ def test_errors_have_the_dtype_of_the_result(backend):
 
 
 def test_names_of_errors_in_groups_with_a_prefix():
-    """`test_group.py` tests their values."""
+    """`test_group.py` tests the values of these errors."""
     group = RankingMetrics(["ndcg@3", "mrr"], prefix="my_", standard_errors=True)
     copy = RankingMetrics.from_config(group.get_config())
     names = ["my_ndcg_at_3", "my_ndcg_at_3_stderr", "my_mrr", "my_mrr_stderr"]

@@ -1,4 +1,4 @@
-"""Metrics of subtopics: labels of three axes, and values of other libraries."""
+"""Metrics of subtopics: labels with an axis of subtopics, and values of ndeval."""
 
 import functools
 import itertools
@@ -39,7 +39,7 @@ NDEVAL_FUNCTIONS = {
 
 @pytest.mark.slow
 def test_values_equal_those_of_ndeval(rng):
-    """ndeval takes the last item by name if items are equal in the ideal order."""
+    """Of equal gains, the ideal order of ndeval takes the item with the last name."""
     pyndeval = pytest.importorskip("pyndeval")
     lists, items, subtopics = 200, 24, 5
     labels = rng.random((lists, items, subtopics)) < rng.uniform(
@@ -74,7 +74,7 @@ def test_values_equal_those_of_ndeval(rng):
 @pytest.mark.compiles_long
 @all_metrics
 def test_a_single_subtopic_may_have_an_axis(case, batch):
-    """The values equal those without the axis, which other tests check."""
+    """The values equal those of labels without the axis, which other tests check."""
     labels, *others = batch
     values = (case.values(x, *others, k=3) for x in (labels[:, :, 0], labels[:, :, :1]))
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, values))
@@ -97,7 +97,7 @@ def test_a_mask_is_folded_into_labels(batch):
 @pytest.mark.compiles_long
 @all_metrics
 def test_padded_subtopics_change_no_value(case, batch):
-    """Queries with few subtopics are padded to the number of other queries."""
+    """Queries with few subtopics are padded to the largest number of subtopics."""
     labels, *others = batch
     expected = ops.convert_to_numpy(case.values(labels, *others, k=3))
     for fill in (0.0, -1.0):
@@ -144,15 +144,15 @@ def test_empty_lists_do_not_count():
 @pytest.mark.compiles_long
 def test_labels_below_0_for_some_subtopics_are_not_relevant():
     labels = [[[1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]]
-    expected = [[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]
+    equivalent = [[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]
     scores = [[0.1, 0.2, 0.3]]
     for threshold in (1.0, None, 0.5):
         options = {"relevance_threshold": threshold}
         for case in ALL:
-            actual, right = (
-                case.values(y, scores, **options) for y in (labels, expected)
+            actual, expected = (
+                case.values(y, scores, **options) for y in (labels, equivalent)
             )
-            assert float(actual[0]) == float(right[0])
+            assert float(actual[0]) == float(expected[0])
     # Labels of 0 are relevant if the threshold is 0 or less.
     (value,) = functional.precision_ia(labels, scores, relevance_threshold=-3.0)
     assert float(value) == 0.5
@@ -187,24 +187,24 @@ SHAPES = [
 ]
 ERRORS = [
     *(
-        (functools.partial(take, *inputs), message)
-        for take in WITH_SUBTOPICS
+        (functools.partial(call, *inputs), message)
+        for call in WITH_SUBTOPICS
         for *inputs, message in SHAPES
     ),
-    # Metrics of one label for each item.
+    # Metrics that call one label for each item.
     *(
-        (functools.partial(take, LABELS, SCORES), "have one number for each item")
-        for take in WITHOUT_SUBTOPICS
+        (functools.partial(call, LABELS, SCORES), "have one number for each item")
+        for call in WITHOUT_SUBTOPICS
     ),
     *(
         (
-            lambda take=take: take(functional.rank(LABELS, SCORES, shuffle_ties=False)),
+            lambda call=call: call(functional.rank(LABELS, SCORES, shuffle_ties=False)),
             "should get one label for each item",
         )
-        for take in (functional.ndcg, metrics.NDCG(shuffle_ties=False))
+        for call in (functional.ndcg, metrics.NDCG(shuffle_ties=False))
     ),
     # Arguments.
-    (lambda: Graded(k=2)(LABELS, SCORES), "`relevance` should be left as it is"),
+    (lambda: Graded(k=2)(LABELS, SCORES), "`relevance` should not be overridden"),
     (
         lambda: metrics.PrecisionIA(subtopic_weights=[1.0, 2.0, 3.0])(LABELS, SCORES),
         "a number for each subtopic of `y_true`, 2",
@@ -236,7 +236,7 @@ def test_wrong_calls_are_errors(call, message):
 
 @pytest.mark.compiles_long
 def test_the_greedy_ideal_may_miss_the_maximum():
-    """The greedy order begins with the item of three subtopics, and then gains less."""
+    """The greedy order starts with the largest gain, which leaves less to gain next."""
     labels = [[[1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], [0, 0, 1, 0, 1, 0]]]
     best = max(
         float(functional.alpha_ndcg(labels, [scores], k=2, alpha=1.0)[0])
@@ -259,7 +259,7 @@ def test_rounding_does_not_exceed_1(rng):
 
 @pytest.mark.parametrize("alpha", [0.7, 0.9])
 def test_the_ideal_takes_the_first_of_equal_gains(alpha):
-    """Each of the first two items gains 3. The third item gains 2 after one of them."""
+    """The first two items gain 3 each. The third one gains 2 after the second item."""
     rows = np.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [0, 0, 1, 0, 1]], "float32")
     scores, left = [[0.9, -np.inf, -np.inf]], 1 - alpha
     for order, gain in (([0, 1, 2], 1 + 2 * left), ([1, 0, 2], 2.0)):
@@ -309,7 +309,7 @@ def assert_logs_match(logs, labels, scores):
 @pytest.mark.trains
 @pytest.mark.parametrize("kind", [keras.Model, keras_rank.RankingModel])
 def test_fit_and_evaluate(kind, batch, rng):
-    """A ranking model also accepts a mask."""
+    """`RankingModel` also accepts a mask."""
     y = labels = batch[0]
     if kind is keras_rank.RankingModel:
         y = {"labels": np.abs(labels), "mask": labels[:, :, 0] >= 0}

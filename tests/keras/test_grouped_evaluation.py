@@ -242,7 +242,7 @@ def invalid_calls(x, labels, ids):
     options = {"metrics": [NDCG(sparse_labels=True)]}
     yield (*arrays, options), "`metrics` should be of lists with a label for each"
     options = {"metrics": [Gini(items=9, k=2)]}
-    yield (*arrays, options), "`metrics` should be means over lists. Those of exposure"
+    yield (*arrays, options), "`metrics` should be means over lists. Pass exposure met"
     # A model without inputs does not know the name of its output.
     unnamed = {"model": keras.Sequential([keras.layers.Dense(1)]), "output": "score"}
     yield (*arrays, unnamed), "output='score', where the names are unknown"

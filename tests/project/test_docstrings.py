@@ -1,4 +1,4 @@
-"""Descriptions of shared arguments: one docstring has them, and the site shows all."""
+"""Descriptions of shared arguments, which the site copies from a base to all users."""
 
 import collections
 import inspect
@@ -130,7 +130,7 @@ def test_repeated_descriptions_are_in_a_base(module):
         for argument, text in read_own_arguments(getattr(module, name)).items()
         if argument != "k" and not text.startswith("as for `keras_rank")
     )
-    # Discounts have no base, and descriptions of one line.
+    # Discounts have no base. They repeat a description of one line.
     assert {description for description, number in counts.items() if number > 2} <= {
         ("ranks", "tensor of any shape. The ranks, from 1.")
     }

@@ -89,7 +89,7 @@ def build_graph(modules):
 
 
 def test_imports_form_no_cycle():
-    """Imports of a backend by `backends/__init__.py` are left out, which selects it."""
+    """The imports by which `backends/__init__.py` selects a backend are left out."""
     graph = build_graph(MODULES)
     backends = "keras_rank.backends"
     graph[backends] = {x for x in graph[backends] if not x.startswith(f"{backends}.")}

@@ -1,4 +1,4 @@
-"""Compilers of updates and of functions by backend, and marks of what they require."""
+"""Compilers of updates and of functions by backend, and marks of tests that skip."""
 
 import functools
 
@@ -24,10 +24,10 @@ def _jax_jit(metric):
 def _tf_function(metric, **options):
     import tensorflow as tf
 
-    unknown = tf.TensorSpec((None, None), "float32")
+    spec = tf.TensorSpec((None, None), "float32")
     return tf.function(
         lambda *batch: metric.update_state(*batch),
-        input_signature=[unknown] * 3,
+        input_signature=[spec] * 3,
         **options,
     )
 
@@ -35,8 +35,8 @@ def _tf_function(metric, **options):
 def _torch_compile(metric):
     import torch
 
-    # `backend="eager"` only traces: updates take the longest to trace. The functions of
-    # `compile_function` are compiled one step further.
+    # `backend="eager"` only traces the update, as updates take the longest to trace.
+    # `compile_function` compiles functions one step further.
     return torch.compile(
         lambda *batch: metric.update_state(*map(torch.as_tensor, batch)),
         backend="eager",
@@ -54,7 +54,7 @@ _COMPILERS = {
 
 
 def is_old_torch():
-    """Returns whether torch is too old to compile the hash of a seed, as 2.6 is."""
+    """Returns whether torch is older than 2.13 and can't compile the hash of a seed."""
     import torch
 
     return tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
@@ -73,12 +73,12 @@ requires_full_graph = pytest.mark.skipif(
 
 # Tests of masks that layers attach to their outputs.
 requires_layer_masks = pytest.mark.skipif(
-    BACKEND == "numpy" and keras.__version__ < "3.14", reason="Keras ignores them"
+    BACKEND == "numpy" and keras.__version__ < "3.14", reason="Keras ignores the masks"
 )
 
 
 def compile_function(compiler, call):
-    """Compiles a function of tensors with the compiler of that name."""
+    """Compiles a function of tensors with the compiler of the given name."""
     if compiler == "jax.jit":
         import jax
 

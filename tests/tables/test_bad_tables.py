@@ -72,7 +72,7 @@ def test_wrong_rows(columns, arguments, message):
         evaluate(replace_columns(**columns), ["mrr"], **arguments)
 
 
-NO_TABLES = [
+INVALID_TABLES = [
     ({"query_id": "1", "label": 1, "score": 0.5}, "a dict, and the error: "),
     (FRAME.set_axis(["label"] * 3, axis=1), "a DataFrame, and the error: "),
     (FRAME.astype(pd.SparseDtype("float", 0.0)), "a DataFrame, and the error: "),
@@ -81,7 +81,7 @@ NO_TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "message"), NO_TABLES)
+@pytest.mark.parametrize(("source", "message"), INVALID_TABLES)
 def test_sources_that_are_not_tables_are_errors(source, message):
     with raises("`rows` should be ") as error:
         evaluate(source, ["mrr"])

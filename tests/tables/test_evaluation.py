@@ -109,7 +109,7 @@ def test_values_do_not_depend_on_batches_and_other_lists(monkeypatch):
     arguments = {"weight": "item_weight", "keep": ["market"]}
     expected = evaluate(rows, names, **arguments)
     monkeypatch.setattr("keras_rank.reading.rows.ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(padded_batches, "_POSITIONS", 40)
+    monkeypatch.setattr(padded_batches, "_MAX_POSITIONS", 40)
     found = evaluate(rows, names, **arguments)
     assert found.per_list.equals(expected.per_list)
     assert found.table.equals(expected.table)

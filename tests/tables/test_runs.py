@@ -284,7 +284,7 @@ OF_ARGUMENTS = {
     "SetF(beta=2.0)": "'SetF(beta=2.0)'. Known names are ['rel']",
     "judged(rel=2)@3": "`rel` should be an argument of `judged`",
     "P(rel=2)_5": "Received: 'P(rel=2)_5'. Did you mean \"p(rel=2)@5\"?",
-    "nDCG(gains={2:1})@10": "`gains` should have a gain for each label, {2.0: 1.0}",
+    "nDCG(gains={2:1})@10": "each label. Received: gains={2.0: 1.0} and a label with",
     "nDCG(gains={1:a})@10": "`gains` should be the gain of each label once, as in",
     "map(rel=2)": "'map(rel=2)'. Known names are ['normalizer', ",
     "coverage(items=3)@2": "should have a value for each list. Received: 'coverage(",
@@ -908,14 +908,14 @@ WRONG = [
     (ONE, {"qid": [None], "docno": ["a"], "score": [1]}, "a query in each row"),
     ({"1": {"a": 1, 2: 1}}, ONE, "`qrels` should have ids of one type"),
     ({2**63: {"a": 1}}, {2**63: {"a": 1.0}}, "integers below 2..63 or text"),
-    (ONE, {"2": None}, "one, which counts as 0. Received: None, for the query '2'"),
-    (ONE, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
+    (ONE, {"2": None}, "list, which counts as 0. Received: None, for the query '2'"),
+    (ONE, {"2": {"a"}}, "the best item first, .* Received: {'a'}, for the query '2'"),
     (ONE, {"2": [0.5]}, "Received: .0.5., for the query '2'"),
     (ONE, {"2": ["a"], "1": {"a": 0.5}}, "Received: .'a'., for the query '2'"),
     (ONE, {"2": ["a", "a"]}, "item 'a' of the query '2', .*first.* or .max. counts"),
-    ({"2": None}, ONE, "Leave a query without .* None, for the query '2'"),
+    ({"2": None}, ONE, "Leave out queries .* None, for the query '2'"),
     ({"docid": ["a"], "q": ["1"], "n": [1]}, ONE, "`query` should name a column"),
-    ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
+    ([[1], [2]], [[1]], "same order. Received: ids of 2 queries and of 1 queries"),
     (
         [[1]],
         {0: [1]},
@@ -1331,7 +1331,7 @@ def test_invalid_subtopics_are_errors():
         with raises(message):
             evaluate_run(to_columns(qrels, ROW), OF_DIVERSITY, ["alpha_nDCG@5"])
     alpha, weighted = ["alpha_ndcg@5", "map"], [PrecisionIA(subtopic_weights=[1, 2])]
-    with raises("`evaluate_run` takes judgments of these. Received: alpha_ndcg@5"):
+    with raises("`evaluate_run` takes subtopics. Received: alpha_ndcg@5"):
         evaluate({"query_id": [1], "label": [1], "score": [1]}, alpha)
     with raises("`subtopic_weights=None`, as each query has subtopics of its own"):
         evaluate_run(nest(DIVERSITY), OF_DIVERSITY, weighted)

@@ -148,7 +148,7 @@ def test_iterators_are_not_read(rows):
     assert next(rows)
 
 
-NO_SOURCES = [
+INVALID_SOURCES = [
     ([1, 2], "Received: [1, 2]"),
     ([], "Received: []"),
     ([[1, 2, 3], [4, 5, 6]], "Received: [[1, 2, 3], [4, 5, 6]]"),
@@ -162,7 +162,7 @@ NO_SOURCES = [
 
 
 @pytest.mark.parametrize("side", ["qrels", "run"])
-@pytest.mark.parametrize(("source", "message"), NO_SOURCES)
+@pytest.mark.parametrize(("source", "message"), INVALID_SOURCES)
 def test_invalid_sources_are_errors(source, message, side):
     """Invalid sources are an error, such as lists of ids on one side only."""
     with raises(message) as error:
@@ -316,13 +316,13 @@ def test_scalars_of_any_library(library):
             assert targets["labels"].tolist() == [[label]]
 
 
-NO_NUMBERS = [
+INVALID_NUMBERS = [
     *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
     *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0), pd.NaT),
 ]
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("value", INVALID_NUMBERS)
 @pytest.mark.parametrize("others", [{}, {"b": 0}])
 def test_values_that_are_not_numbers_are_named(value, others):
     wrong, right = {"q": {"a": value, **others}}, {"q": {"a": 1, **others}}
@@ -342,7 +342,7 @@ def test_pairs_in_place_of_lists():
     for found in (pairs, [list(x) for x in pairs], tuple(pairs)):
         assert mrr(qrels, {"q": found}) == 1.0
     for judged in (pairs, [list(x) for x in pairs], tuple(pairs)):
-        with raises("query 'q', of which `dict` makes a dict of items and numbers"):
+        with raises("query 'q'; pass the pairs as a dict of items and numbers"):
             mrr({"q": judged}, qrels)
     with raises("for the query 'q'"):
         mrr({"q": pd.Series({"a": 1, "b": 0})}, qrels)
@@ -502,18 +502,18 @@ def test_pairs_with_duplicates():
 
 
 PAIRED, SUBTOPICS = "; pairs have an item and its score, in", "pass the groups as subto"
-NO_PAIRS = [
+INVALID_PAIRS = [
     # Queries have different forms.
     ({"1": ["a"]}, {"1": [("a", 0.9)], "2": {"a": 0.9}}, PAIRED),
     (
         {"1": ["a"]},
         {"1": [("a", 0.9)], "2": ["a"]},
-        "for the query '2'; all queries should have ids only, or all ids with scores",
+        "for the query '2'; either all queries or none should have ids with scores",
     ),
     (
         {"1": {"a": 1}, "2": ["a"]},
         {"1": ["a"]},
-        "for the query '2'; all queries should have ids only, or all ids with labels",
+        "for the query '2'; either all queries or none should have ids with labels",
     ),
     ({"1": ["a"]}, {"1": [("a", 0.9), "b"]}, PAIRED),
     ({"1": ["a"]}, {"1": ("a", 0.9)}, "Received: ('a', 0.9), for the query '1'"),
@@ -528,13 +528,13 @@ NO_PAIRS = [
     ({"1": [["a", "b"], ["c"]]}, {"1": ["a"]}, SUBTOPICS),
     ({"1": [["a", "b"], ["c", "d"]]}, {"1": ["a"]}, SUBTOPICS),
     ({"1": [[1, 2], [3, 4]]}, {"1": [1]}, SUBTOPICS),
-    ({"1": [("a", 1), ("b", 0)]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
-    ({"1": [["a", 0.5], ["b", 1.0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
-    ({"1": [["a", 1], ["b", 0]]}, {"1": ["a"]}, "of which `dict` makes a dict of"),
+    ({"1": [("a", 1), ("b", 0)]}, {"1": ["a"]}, "; pass the pairs as a dict"),
+    ({"1": [["a", 0.5], ["b", 1.0]]}, {"1": ["a"]}, "; pass the pairs as a dict"),
+    ({"1": [["a", 1], ["b", 0]]}, {"1": ["a"]}, "; pass the pairs as a dict"),
 ]
 
 
-@pytest.mark.parametrize(("qrels", "run", "message"), NO_PAIRS)
+@pytest.mark.parametrize(("qrels", "run", "message"), INVALID_PAIRS)
 def test_invalid_pairs_are_errors(qrels, run, message):
     with raises(message):
         mrr(qrels, run)

@@ -27,8 +27,8 @@ from keras_rank.ranking.base import TIE_BOUNDS, Ties
 Batch: TypeAlias = dict[str, Array]
 # The names of arrays with -1 at padding.
 _LABEL_ARRAYS = {"label", "judgment", "judged", "subtopics"}
-# The number of positions of a padded batch, which fits in the caches of a CPU.
-_POSITIONS = 2**17
+# The maximum size of a batch of several padded lists, so that CPU caches can hold it.
+_MAX_POSITIONS = 2**17
 # Scores with smaller absolute values are ranked as 0.
 _SMALLEST_NORMAL = float_limits("float64").smallest_normal
 # The maximum ratio of the padded size of a batch to the size of its shortest list.
@@ -75,8 +75,8 @@ def _compute_batch(settings: Settings, batch: Batch, list_hashes: Array) -> Batc
     health = _compute_batch_health(batch, metrics)
     item_labels = np.where(batch["label"] >= 0.0, 1.0, -1.0)
     batch = batch | {"score": _convert_scores(batch["score"]), "item": item_labels}
-    # The values with each order are stored in float32, the precision of most metrics,
-    # as these columns take most of the memory.
+    # The values with each order of ties are stored in float32, the precision of most
+    # metrics, as the columns of these values take most of the memory.
     spread: Batch = {}
     for metric, has_relevant, values, weights in _compute_metrics(
         metrics, batch, list_hashes, ties
@@ -112,7 +112,7 @@ def _set_spread(
         batch: the padded batch.
         indices: int array. The indices of the lists with ties in the batch.
     """
-    # Other orders are no concern of metrics that are bounds themselves.
+    # Metrics that are bounds over ties have one value, which all columns contain.
     metrics = [metric for metric in metrics if metric._ties not in TIE_BOUNDS]
     tied = {name: x[indices] for name, x in batch.items() if name != "place"}
     list_hashes = np.zeros(len(indices), np.int32)
@@ -121,8 +121,8 @@ def _set_spread(
         for metric, _, values, _ in _compute_metrics(metrics, tied, list_hashes, ties):
             spread[column(metric.name, ties)][indices] = values
     for metric in metrics:
-        # One more relevant item may reduce some values, such as a precision averaged
-        # over retrieved items and values with weights of items, so both are sorted.
+        # The best order may have the lower value: one more relevant item may reduce a
+        # precision averaged over retrieved items, or a value with weights of items.
         worst, best = (spread[column(metric.name, x)] for x in ("worst", "best"))
         low, high = np.minimum(worst, best), np.maximum(worst, best)
         is_up = metric._direction == "up"
@@ -137,7 +137,7 @@ def _read_lists(batch: Batch, label: str) -> Inputs:
 
     Args:
         batch: the padded batch.
-        label: the name of the labels.
+        label: the name of the array of labels.
     """
     has_subtopics, score = label == "subtopics", batch["score"]
     if has_subtopics:
@@ -149,7 +149,7 @@ def _read_lists(batch: Batch, label: str) -> Inputs:
 
 
 def _convert_scores(scores: Array) -> Array:
-    """Returns scores with the same order and ties that the backend can distinguish.
+    """Returns scores of the same order and ties that the backend does not round.
 
     If the backend lacks float64, scores that float32 would round are replaced by their
     dense ranks in the list.
@@ -183,8 +183,8 @@ def _compute_metrics(
     """
     for label, label_metrics in group_by(metrics, _get_label_name).items():
         lists, labels, *_ = _read_lists(batch, label)
-        # Hashes of queries key the shuffle, so that the shuffle of a list does not
-        # depend on its position in the table.
+        # The keys of the shuffle are hashes of queries, so that the shuffle of a list
+        # does not depend on the position of the list in the table.
         padded = np.pad(list_hashes, (0, lists.labels.shape[0] - len(list_hashes)))
         keys = ops.convert_to_tensor(padded)
         for indices in update.group_by_inputs(label_metrics).values():
@@ -217,9 +217,9 @@ def _get_label_name(metric: RankingMetric) -> str:
 
 def _compute_batch_health(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     """Returns the columns of health for a padded batch."""
-    is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
+    is_item, has_score = batch["label"] >= 0.0, batch["score"] > -np.inf
     is_judged = batch["judged"] > 0.0
-    is_retrieved = is_item & is_found
+    is_retrieved = is_item & has_score
     retrieved_scores = np.where(is_retrieved, batch["score"], -np.inf)
     sorted_scores = np.sort(retrieved_scores, axis=1)[:, ::-1]
     retrieved = is_retrieved.sum(axis=1).astype(np.int32)
@@ -248,7 +248,7 @@ def _compute_batch_health(batch: Batch, metrics: Sequence[RankingMetric]) -> Bat
         (level for level in thresholds if level is not None), default=np.inf
     )
     is_equal = (lowest >= lowest_threshold) | ((lowest == highest) & (lowest > 0.0))
-    columns["only relevant"] = np.all(is_found | ~is_item, axis=1) & is_equal
+    columns["only relevant"] = np.all(has_score | ~is_item, axis=1) & is_equal
     return columns
 
 
@@ -257,8 +257,8 @@ def _compute_judged_share(
 ) -> Array:
     """Returns the share of the first k items that have a judgment, NaN without items.
 
-    If some of the tied items are among the first k, their judgments count by the
-    average over all orders.
+    If the cutoff divides a group of tied items, the number of judged items among the
+    first k is the average over all orders of the group.
 
     Args:
         is_judged: bool array of shape `(lists, size)`.
@@ -292,6 +292,6 @@ def _split_into_batches(sizes: Array) -> Iterator[tuple[Array, int]]:
         sorted_indices, np.flatnonzero(np.diff(size_classes[sorted_indices])) + 1
     ):
         size = padded_sizes[size_classes[class_indices[0]]]
-        batch_size = max(1, _POSITIONS // size)
+        batch_size = max(1, _MAX_POSITIONS // size)
         for start in range(0, len(class_indices), batch_size):
             yield class_indices[start : start + batch_size], size

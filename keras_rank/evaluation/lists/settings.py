@@ -52,7 +52,7 @@ class Settings:
         if subtopic_metrics and self.columns.subtopic is None:
             raise ValueError(
                 "`metrics` should read one label for each item, as a table has no "
-                "subtopics; `evaluate_run` takes judgments of these. Received: "
+                "subtopics; `evaluate_run` takes subtopics. Received: "
                 f"{', '.join(subtopic_metrics)}"
             )
         for metric in self.metrics:

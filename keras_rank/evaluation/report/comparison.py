@@ -527,7 +527,7 @@ def _correct(
 
     Args:
         human: array of shape `(n,)`. The values of lists by human judgments.
-        machine: array of the same shape. Their values by machine judgments.
+        machine: array of shape `(n,)`. The values of the lists by machine judgments.
         rest: array of shape `(N,)`. The values of all other lists by machine judgments.
         confidence: the confidence level of the interval.
     """

@@ -150,7 +150,7 @@ def compute_checks(lists: ListTable) -> list[Check]:
             f"{best:.4f} with the best one{average_text}"
         )
         share = abs(best - worst)
-        # The share is NaN if the metric leaves out all lists. The check passes then.
+        # If the metric leaves out all lists, the share is NaN, and the check passes.
         fields = _TIE_PREFIX + name, tied, share, 0.01, warning * (share > 0.01)
         checks.append(Check(*fields, worst, average, best))
     return checks
@@ -213,7 +213,7 @@ def _check_relevance(
     for metric in metrics:
         relevant = columns.get(f"{metric.name}/relevant")
         # Fall-out counts irrelevant items, and the order of items does not change sums,
-        # so that lists without relevant items are no problem.
+        # so lists without relevant items do not distort these metrics.
         is_checked = metric.class_name != "FallOut" and metric.reduction != "sum"
         if relevant is not None and is_checked:
             key = relevant.tobytes(), metric.empty_value is None

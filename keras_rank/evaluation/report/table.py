@@ -15,7 +15,7 @@ from tabulate import LATEX_ESCAPE_RULES, tabulate
 
 from keras_rank.arguments import suggestion
 
-# Columns whose numbers may be of any size, so that they are shown with six digits.
+# Columns whose numbers may have any size. They are shown with six significant digits.
 _UNSCALED_COLUMNS = ("label", "score")
 # Characters that format text in Markdown. An underscore within a word formats nothing.
 _MARKDOWN_CHARACTERS = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])")
@@ -69,7 +69,7 @@ class Table:
 
     Raises:
         ValueError: if columns differ in length.
-        KeyError: if there is no column of a name.
+        KeyError: if a requested column does not exist.
 
     Example:
 
@@ -206,7 +206,7 @@ class Table:
     def _tabulate(
         self, style: str, rows: list[list[str]], header: Sequence[str] = ()
     ) -> str:
-        """Returns cells in a format of tabulate. Numbers are aligned to the right."""
+        """Returns cells in a style of tabulate. Numbers are aligned to the right."""
         alignments = ["right" if x else "left" for x in self._find_numeric_columns()]
         # Cells are not parsed as numbers, so that ids such as 007 keep their zeros.
         keywords: Any = {"disable_numparse": True, "preserve_whitespace": True}
@@ -300,7 +300,7 @@ def _format_value(name: str, value: Any) -> str:
             return f"{value:.6g}"
         is_p = name in ("p", "corrected_p")
         return "<0.0001" if is_p and value < 1e-4 else f"{value:.4f}"
-    # pandas has no type for days: Arrow returns them as times at midnight.
+    # pandas has no type for dates: Arrow returns them as times at midnight.
     return value if isinstance(value, str) else str(value).removesuffix(" 00:00:00")
 
 
