@@ -176,7 +176,7 @@ def cost(results):
     ]
     rows.append(
         [
-            "HitRate@10 of ids among 100,000 items, in maxima of all scores",
+            "HitRate@10 of ids among 100,000 items, in times of `ops.max(scores)`",
             *make_cells(results, lambda run: format_short(run["passes"][ONE_TARGET])),
         ]
     )

@@ -339,6 +339,7 @@ def agreement(
     query: str = "query_id",
     item: str = "item_id",
     score: str = "score",
+    lower_is_better: bool = False,
 ) -> Evaluation:
     """Measures the agreement of two runs for each query, without judgments.
 
@@ -351,7 +352,9 @@ def agreement(
     where p is the persistence. Beyond the ends of the lists, the rank-biased overlap
     is extrapolated (RBO_EXT). All values are between 0 and 1. Tied items are in the
     order of trec_eval, and items with scores of NaN or -inf are not retrieved. Queries
-    that only one run has are left out, and so are queries without any items.
+    that only one run has are left out, and so are queries without any items. Runs with
+    fewer than k items lower `overlap@k`: it is 0.2 for two equal runs of two items at
+    k = 10.
 
     Args:
         run: a run, as for `evaluate_run`.
@@ -362,6 +365,8 @@ def agreement(
         query: str. The column of the queries, as for `evaluate_run`.
         item: str. The column of the items, as for `evaluate_run`.
         score: str. The column of the scores, as for `evaluate_run`.
+        lower_is_better: bool. Whether the scores of both runs are distances, so that
+            the item with the lowest score is first. Defaults to `False`.
 
     Returns:
         An `Evaluation` with the metrics `overlap@k`, `jaccard@k` and `rbo`. Its
@@ -389,7 +394,7 @@ def agreement(
     """
     k = check_positive("k", k)
     persistence = check_fraction("persistence", persistence)
-    columns = Columns(query, "label", score, item)
+    columns = Columns(query, "label", score, item, lower_is_better=lower_is_better)
     rankings = read_rankings(run, other, columns)
     common = rankings.drop_null()
     if not len(common):

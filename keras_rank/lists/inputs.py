@@ -254,8 +254,9 @@ def read(
     if weights is not None:
         shape = static_shape(reference)
         list_shapes = [shape[:1], (shape[0], 1)] if len(shape) == 2 else []
+        is_vector = len(weights.shape) == 1
         weights = _read_weights(weights, *list_shapes, shape)
-        list_weights = _find_list_weights(weights, shape)
+        list_weights = _find_list_weights(weights, reference, is_vector)
     layer_mask = find_layer_mask(original_scores, scores.shape)
     batch = RawBatch(labels, scores, mask, weights, None, layer_mask, list_weights)
     if len(scores.shape) == 1:
@@ -535,26 +536,35 @@ def read_list_weights(sample_weight: Any, ids: Tensor) -> Tensor | None:
     )
 
 
-def _find_list_weights(weights: Tensor, shape: tuple[int | None, ...]) -> Tensor | None:
+def _find_list_weights(
+    weights: Tensor, labels: Tensor, is_vector: bool
+) -> Tensor | None:
     """Returns the weights if they are those of lists, of shape `()` or `(batch, 1)`.
 
-    If the width of the weights is unknown in a graph, and they are weights of items,
-    the result is 1 for each list.
+    Weights of shape `(batch, 1)` are those of items if the lists have one item, so that
+    batches of lists of uneven length don't change the result. If a size is unknown in a
+    graph, and the weights are those of items, the result is 1 for each list.
 
     Args:
-        weights: the weights.
-        shape: the shape of the labels, as far as it is known.
+        weights: the weights, of shape `()`, `(batch, 1)` or the shape of the labels.
+        labels: the labels.
+        is_vector: whether the weights had the shape `(batch,)`.
     """
     if len(weights.shape) == 0:
         return weights
-    if len(shape) == 1:
+    if len(labels.shape) == 1:
         return None
-    if weights.shape[1] == 1:
+    if is_vector:
         return weights
-    if weights.shape[1] is None:
-        is_column = axis_size(weights, 1) == 1
-        return backend.where(is_column, weights[:, :1], 1.0)
-    return None
+    width, list_size = weights.shape[1], labels.shape[1]
+    if width not in (1, None) or list_size == 1:
+        return None
+    if width == 1 and list_size is not None:
+        return weights
+    has_list_weights = ops.logical_and(
+        axis_size(weights, 1) == 1, axis_size(labels, 1) != 1
+    )
+    return backend.where(has_list_weights, weights[:, :1], 1.0)
 
 
 def _read_weights(array: InputArray, *accepted: tuple[int | None, ...]) -> Tensor:

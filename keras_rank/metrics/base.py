@@ -518,7 +518,8 @@ class RankingMetric(ScoreMetric):
         """Returns whether every label of at least `label` has the relevance 1."""
         threshold = self.relevance_threshold
         # A user's formula may read the labels themselves.
-        is_ours = type(self).compute.__module__.startswith("keras_rank.")
+        module = type(self).compute.__module__ or ""
+        is_ours = module.startswith("keras_rank.")
         is_binary = self._relevance.is_binary and not self._has_custom_relevance
         if self._is_graded or self._compares_labels or not (is_ours and is_binary):
             return False

@@ -111,9 +111,9 @@ def test_targets_have_the_weights_of_lists(kind, rng):
 ONE = np.ones((2, 1))
 PER_LIST = [
     (ONE, ONE, np.array([2.0, 6.0])),
-    (ONE, ONE, np.array([[2.0], [6.0]])),
     (ONE, ONE, 3.0),
     ([[1, -1]] * 2, [[1.0, 0.0]] * 2, np.array([2.0, 6.0])),
+    ([[1, -1]] * 2, [[1.0, 0.0]] * 2, np.array([[2.0], [6.0]])),
     ([[1], [1]], [[1.0], [1.0]], [2.0, 6.0]),
     ([1], [1.0], 2.0),
 ]
@@ -135,24 +135,48 @@ def test_weights_of_items_multiply_gains():
     assert float(metric.result()) == pytest.approx(3.0)
 
 
+@pytest.mark.filterwarnings("ignore:One item has no order")
+@pytest.mark.parametrize("kind", ["mean", "sum", "one"])
+def test_batches_of_lists_with_one_item_have_weights_of_items(kind):
+    """The split of lists of uneven length into batches changes no result."""
+    labels = [[1, 0, 0], [1], [1], [0]]
+    scores = [[0.2, 0.3, 0.1], [0.5], [0.4], [0.1]]
+    weights = [[4.0, 1.0, 1.0], [2.0], [8.0], [1.0]]
+    whole, parts = DCG(list_weight=kind), DCG(list_weight=kind)
+    whole.update_state(labels, scores, weights)
+    for part in (slice(0, 1), slice(1, 4)):
+        parts.update_state(labels[part], scores[part], weights[part])
+    assert float(parts.result()) == pytest.approx(float(whole.result()))
+    column = np.ones((3, 1))
+    mean = float(DCG(list_weight=kind)(column, column, np.array([[2.0], [3.0], [4.0]])))
+    assert mean == pytest.approx(3.0 if kind == "one" else 1.0)
+
+
 @pytest.mark.programs
+@pytest.mark.filterwarnings("ignore:One item has no order")
 def test_graphs_distinguish_weights_of_lists_and_items(backend):
     """A graph of unknown sizes must not serve weights of another kind."""
     if backend != "tensorflow":
         pytest.skip("graphs of unknown sizes")
     import tensorflow as tf
 
-    labels = np.array([[1, 0, 0], [1, 0, 0]], "float32")
-    scores = np.array([[3, 2, 1], [1, 2, 3]], "float32")
+    all_labels = np.array([[1, 0, 0], [1, 0, 0]], "float32")
+    all_scores = np.array([[3, 2, 1], [1, 2, 3]], "float32")
     items = np.array([[2, 1, 1], [6, 1, 1]], "float32")
     unknown = [None, None]
     cases = [
-        (unknown, items, unknown),
-        ([2, 3], np.float32([2, 6]), [2]),
-        (unknown, np.float32([[2], [6]]), unknown),
-        ([2, 3], items, [2, 3]),
+        (3, unknown, items, unknown),
+        (3, [2, 3], np.float32([2, 6]), [2]),
+        (3, unknown, np.float32([[2], [6]]), unknown),
+        (3, unknown, np.float32([[2], [6]]), [2, 1]),
+        (3, [2, 3], items, [2, 3]),
+        (1, unknown, np.float32([[2], [6]]), unknown),
+        (1, unknown, np.float32([[2], [6]]), [2, 1]),
+        (1, [2, 1], np.float32([[2], [6]]), unknown),
+        (1, unknown, np.float32([2, 6]), [2]),
     ]
-    for shape, weights, weight_shape in cases:
+    for size, shape, weights, weight_shape in cases:
+        labels, scores = all_labels[:, :size], all_scores[:, :size]
         metric, expected = DCG(list_weight="one"), DCG(list_weight="one")
         expected.update_state(labels, scores, weights)
 

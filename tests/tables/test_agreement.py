@@ -166,3 +166,22 @@ WRONG = [
 def test_wrong_calls_are_errors(run, other, arguments, message):
     with pytest.raises(ValueError, match=message):
         agreement(run, other, **arguments)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_distances_have_the_agreement_of_negative_scores(as_table, rng):
+    def make_run(sign):
+        rng = np.random.default_rng(5)
+        scores = sign * rng.permuted(np.tile(np.arange(20.0), (8, 1)), axis=1)
+        if not as_table:
+            return {q: dict(enumerate(row)) for q, row in enumerate(scores)}
+        ids = {"query_id": np.repeat(range(8), 20), "item_id": np.tile(range(20), 8)}
+        return pd.DataFrame(ids | {"score": scores.ravel()})
+
+    other = {q: dict(enumerate(rng.permutation(20))) for q in range(8)}
+    far = {q: {i: -x for i, x in items.items()} for q, items in other.items()}
+    expected = agreement(make_run(1.0), other, 5)
+    actual = agreement(make_run(-1.0), far, 5, lower_is_better=True)
+    assert actual.per_list.equals(expected.per_list)
+    with pytest.raises(ValueError, match="`lower_is_better` should be False for a run"):
+        agreement(make_run(-1.0), {0: [1, 2]}, lower_is_better=True)

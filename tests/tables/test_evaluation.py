@@ -539,6 +539,19 @@ def test_different_labels_of_a_query_are_named():
 # Worst queries and checks of health.
 
 
+@pytest.mark.parametrize("bound", ["worst", "best"])
+def test_bounds_over_ties_need_ties(bound):
+    """The orders of trec_eval leave no ties, so that bounds would be meaningless."""
+    names = ["mrr", f"mrr(shuffle_ties={bound})"]
+    qrels, run = {"q": {"a": 1}}, {"q": {"b": 0.5, "a": 0.5, "c": 0.1}}
+    for rules in ("trec_eval", "trec_eval-9"):
+        with pytest.raises(ValueError, match='`ties` should be "metric" if a metric'):
+            evaluate_run(qrels, run, names, rules=rules)
+    expected = {"worst": 0.5, "best": 1.0}[bound]
+    for arguments in ({"ties": "metric"}, {"rules": "keras"}):
+        assert evaluate_run(qrels, run, names[1:], **arguments)[names[1]] == expected
+
+
 def test_worst_queries():
     base, new = two_models(keep="market")
     worst = new.worst(n=3)

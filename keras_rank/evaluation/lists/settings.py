@@ -7,7 +7,7 @@ from typing import cast
 from keras_rank.arguments import check_choice, check_positive
 from keras_rank.evaluation.lists.result_columns import require_distinct_names
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.ranking.base import Ties
+from keras_rank.ranking.base import TIE_BOUNDS, Ties
 from keras_rank.reading.rows import Columns, Order
 
 # The accepted values of arguments. `ties` is the rule for the order of tied items, by
@@ -61,6 +61,13 @@ class Settings:
                     "`metrics` should have `subtopic_weights=None`, as each query has "
                     f"subtopics of its own. Received: {metric.name!r} with weights"
                 )
+        bounds = [x.name for x in self.metrics if x.shuffle_ties in TIE_BOUNDS]
+        if bounds and self.ties != "metric":
+            raise ValueError(
+                '`ties` should be "metric" if a metric has `shuffle_ties="worst"` or '
+                f'`shuffle_ties="best"`, as ties="{self.ties}" leaves no ties. '
+                f"Received: {', '.join(bounds)}"
+            )
         if self.ties != "metric" and self.columns.item is None:
             raise ValueError(
                 f'`item` should name a column with `ties="{self.ties}"`, which orders '

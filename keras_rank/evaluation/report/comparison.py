@@ -302,7 +302,8 @@ def find_baseline_rows(
     if queries.type != baseline_queries.type:
         raise ValueError(
             f"`{argument}` should have query ids of the same type as "
-            f"{_describe_others(argument)}. Received: {baseline_queries.type}, such as "
+            f"{_describe_others(argument)}: convert the column of one table before it "
+            f"is evaluated. Received: {baseline_queries.type}, such as "
             f"{baseline_queries[0].as_py()!r}, and {queries.type}, such as "
             f"{queries[0].as_py()!r}"
         )
