@@ -511,6 +511,20 @@ def test_nested_tensors_without_items(layout):
     assert_equal(functional.ndcg(nested, nested), [np.nan, np.nan])
 
 
+def test_classes_without_a_module():
+    """A class that `exec` creates in an empty namespace has no module."""
+    names = {}
+    code = """
+import keras_rank
+
+class Top(keras_rank.metrics.RankingMetric):
+    def compute(self, lists, ranking):
+        return ranking.take(lists.labels)[:, 0]
+"""
+    exec(code, names)
+    assert float(names["Top"]()([[3, 0, 1]], [[0.9, 0.5, 0.1]])) == 3.0
+
+
 class CopiesLists(metrics.RankingMetric):
     """A metric that copies lists and changes the copy."""
 
