@@ -60,7 +60,8 @@ Args:
     seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
         `None`: each call draws a seed from Keras's global generator, as Keras's random
         operations do without a seed. Compiled code derives the seed from the state of
-        Python's generator instead. `keras.utils.set_random_seed` sets both.
+        Python's generator instead. `keras.utils.set_random_seed` sets both; Keras 3.12
+        sets only Python's.
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
     list_weight: the weight of a list in the mean, for weights w and relevance g of its

@@ -86,7 +86,7 @@ def default_seed() -> int:
 def draw_seed() -> int:
     """Draws a seed from Keras's global random generator.
 
-    `keras.utils.set_random_seed` resets that generator.
+    `keras.utils.set_random_seed` resets that generator, except in Keras 3.12.
     """
     seed = keras.random.randint((), 0, 2**31 - 1, dtype="int32")
     return int(ops.convert_to_numpy(seed))
