@@ -16,7 +16,7 @@ from keras_rank.arrays.arithmetic import (
 )
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import DiscountFn, compute_discounts
-from keras_rank.gains import ByLabel, GainFn
+from keras_rank.gains import ByLabel
 from keras_rank.ranking.base import Ranking
 from keras_rank.ranking.judged_lists import JudgedLists, cache_for_all_cutoffs
 
@@ -278,18 +278,17 @@ def require_grades(lists: JudgedLists, max_grade: float) -> None:
 
 
 def require_gains(
-    lists: JudgedLists, gain_fn: GainFn | None, threshold: float | None
+    lists: JudgedLists, gain_fn: ByLabel, threshold: float | None
 ) -> None:
     """Raises `ValueError` if a label has no gain in a table of gains."""
-    if isinstance(gain_fn, ByLabel):
-        has_gain = gain_fn.has_gain(lists.labels)
-        if threshold is not None:
-            has_gain = ops.logical_or(has_gain, lists.labels < threshold)
-        backend.require(
-            ops.all(has_gain),
-            "`gains` should have a gain for each label. "
-            f"Received: gains={dict(gain_fn.gains)} and a label without a gain",
-        )
+    has_gain = gain_fn.has_gain(lists.labels)
+    if threshold is not None:
+        has_gain = ops.logical_or(has_gain, lists.labels < threshold)
+    backend.require(
+        ops.all(has_gain),
+        "`gains` should have a gain for each label. "
+        f"Received: gains={dict(gain_fn.gains)} and a label without a gain",
+    )
 
 
 def mean_over_recommended(counts: Tensor, values: Tensor) -> Tensor:

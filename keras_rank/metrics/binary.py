@@ -38,6 +38,7 @@ from keras_rank.formulas import (
     share_of_ideal,
     values_at_cutoff,
 )
+from keras_rank.gains import ByLabel
 from keras_rank.lists.relevance import (
     Relevance,
     absolute_gains,
@@ -622,6 +623,7 @@ class RankBiasedPrecision(RankingMetric):
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         if self.max_grade is not None:
             require_grades(lists, self.max_grade)
+        if isinstance(self.gain_fn, ByLabel):
             require_gains(lists, self.gain_fn, self.relevance_threshold)
         relevant = lists.relevance_by_rank(ranking)
         discount = geometric(self.persistence)

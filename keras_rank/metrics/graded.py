@@ -24,6 +24,7 @@ from keras_rank.formulas import (
     require_grades,
     share_of_ideal,
 )
+from keras_rank.gains import ByLabel
 from keras_rank.lists.relevance import Relevance, from_gain, from_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ranking.base import Ranking, TiedItems
@@ -98,7 +99,8 @@ class DCG(RankingMetric):
         return from_gain(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        require_gains(lists, self.gain_fn, self.relevance_threshold)
+        if isinstance(self.gain_fn, ByLabel):
+            require_gains(lists, self.gain_fn, self.relevance_threshold)
         discounts = compute_discounts(self.rank_discount_fn, ranking.ranks)
         gain = total(lists.gains_by_rank(ranking) * discounts)
         return ratio(gain, lists.list_weights)
@@ -172,7 +174,8 @@ class NDCG(DCG):
         return from_gain_ratio(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        require_gains(lists, self.gain_fn, self.relevance_threshold)
+        if isinstance(self.gain_fn, ByLabel):
+            require_gains(lists, self.gain_fn, self.relevance_threshold)
         gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)
         return share_of_ideal(gains, ideal_gains, ranking, self.rank_discount_fn)
 
