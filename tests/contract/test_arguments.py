@@ -389,6 +389,7 @@ def test_a_function_draws_only_to_shuffle_ties():
         np.testing.assert_array_equal(each, actual[0])
 
 
+@resets_generator
 @pytest.mark.optimized
 @pytest.mark.parametrize("compiler", compiled.COMPILERS)
 def test_a_traced_function_leaves_the_random_generator_unchanged(compiler):
