@@ -42,7 +42,7 @@ SENTENCES_OF_CLASSES = {
     "The seed of the shuffle. Defaults to `None`: each call draws a seed from Keras's "
     "global generator, as Keras's random operations do without a seed. Compiled code "
     "derives the seed from the state of Python's generator instead. "
-    "`keras.utils.set_random_seed` sets both.": (
+    "`keras.utils.set_random_seed` sets both; Keras 3.12 sets only Python's.": (
         "The seed of the shuffle. The order is a function of the seed, the number of "
         "the list since the last reset, and the item. Defaults to `None`: the seed is "
         "derived from the state of Python's generator at construction, which "
