@@ -10,21 +10,22 @@ from hypothesis import strategies as st
 from keras import ops
 from registry import BACKEND_CASES, FIRST_CASES
 from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits
-from test_properties import is_close, items_by_list, oracle_values, result_of_parts
+from test_properties import (
+    WEIGHTINGS,
+    is_close,
+    items_by_list,
+    oracle_values,
+    result_of_parts,
+)
 
 from keras_rank import functional, metrics
 from keras_rank.callbacks import GroupedEvaluation
 from keras_rank.metrics import DCG, MeanReciprocalRank, RankingMetrics
 
 all_metrics = pytest.mark.parametrize("case", BACKEND_CASES, ids=str)
-WEIGHTS = {
-    "lists": lambda weights: weights[:, 0],
-    "items": lambda weights: weights,
-    "none": lambda weights: None,
-}
 
 
-def list_weight(case, items, kind, weight):
+def compute_list_weight(case, items, kind, weight):
     """Returns the weight of a list. `weight` is what was passed for the list, or 1."""
     if kind == "one":
         return weight
@@ -33,25 +34,25 @@ def list_weight(case, items, kind, weight):
     return sum(item.weight * relevance(item.label) for item in items)
 
 
-def expected_mean(case, lists, values, kind, weights_by_list, empty_value):
+def compute_expected_mean(case, lists, values, kind, weights_by_list, empty_value):
     total = total_weight = 0.0
     for items, value, weight in zip(lists, values, weights_by_list, strict=True):
         if not items or (value is None and empty_value is None):
             continue
         list_value = empty_value if value is None else value
-        own = list_weight(case, items, kind, weight)
+        list_weight = compute_list_weight(case, items, kind, weight)
         if value is not None and case.metric in (metrics.DCG, metrics.AlphaDCG):
             # The oracle divides by the mean weight, and the metric by its own weight.
-            list_value = value * case.list_weight(items) / own
-        total += own * list_value
-        total_weight += own
+            list_value = value * case.list_weight(items) / list_weight
+        total += list_weight * list_value
+        total_weight += list_weight
     return total / total_weight if total_weight else 0.0
 
 
 @all_metrics
 @given(
     batch=batches(weighted=True),
-    weighting=st.sampled_from([*WEIGHTS]),
+    weighting=st.sampled_from(["lists", "items", "none"]),
     splits=splits,
     k=cutoffs,
     kind=st.sampled_from(["sum", "one"]),
@@ -60,12 +61,14 @@ def expected_mean(case, lists, values, kind, weights_by_list, empty_value):
 def test_means_equal_the_oracle(case, batch, weighting, splits, k, kind, empty_value):
     """`empty_weight` changes no mean with these weights."""
     labels, scores, weights = batch
-    batch = labels, scores, WEIGHTS[weighting](weights)
+    batch = labels, scores, WEIGHTINGS[weighting](weights)
     lists = items_by_list(*batch)
     values = oracle_values(case, lists, k, False)
     weights_by_list = weights[:, 0] if weighting == "lists" else np.ones(BATCH)
     empty_value = None if case.leaves_out_empty else empty_value
-    expected = expected_mean(case, lists, values, kind, weights_by_list, empty_value)
+    expected = compute_expected_mean(
+        case, lists, values, kind, weights_by_list, empty_value
+    )
     for empty_weight in ("average", "own"):
         arguments = {"empty_value": empty_value, "empty_weight": empty_weight}
         metric = case.make(k=k, shuffle_ties=False, list_weight=kind, **arguments)
@@ -83,7 +86,8 @@ def test_only_values_divided_by_the_weight_change(case, kind, rng):
     if case.metric in (metrics.DCG, metrics.AlphaDCG):
         lists = items_by_list(labels, scores, weights)
         scale = [
-            (case.list_weight(x) or 1.0) / (list_weight(case, x, kind, 1.0) or 1.0)
+            (case.list_weight(x) or 1.0)
+            / (compute_list_weight(case, x, kind, 1.0) or 1.0)
             for x in lists
         ]
         expected = expected * scale

@@ -469,7 +469,7 @@ def correct_by_humans(
 
 
 def _require_rows(
-    lists: ListTable, others: ListTable, argument: str, all_common: bool
+    lists: ListTable, others: ListTable, argument: str, is_exact: bool
 ) -> Array:
     """Returns the row of each query in other lists.
 
@@ -479,11 +479,11 @@ def _require_rows(
         lists: the lists whose queries are sought.
         others: the lists in which they are sought.
         argument: the name of the other lists in error messages.
-        all_common: whether the other lists must have no more queries.
+        is_exact: whether the other lists must have no more queries.
     """
     rows = find_baseline_rows(lists, others, argument)
     missing = np.flatnonzero(rows < 0)
-    if len(missing) or (all_common and len(others) > len(lists)):
+    if len(missing) or (is_exact and len(others) > len(lists)):
         received = f"{len(lists)} and {len(others)} queries"
         if len(missing):
             query = lists.table[lists.query][int(missing[0])].as_py()
