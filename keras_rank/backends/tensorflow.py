@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ from keras_rank.backends.generic import (
 
 # Graphs with larger constants would become as large as the lists.
 _LARGEST_CONSTANT = 4096
+# Shorter rows are counted equally fast as numbers and as bytes.
+_MIN_LARGE_SIZE = 4096
 
 
 def on_accelerator() -> bool:
@@ -185,6 +187,32 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 def running_total(x: Tensor) -> Tensor:
     return tf.cast(tf.cumsum(tf.cast(x, "float64"), axis=-1), x.dtype)
+
+
+def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
+    return [_count_true_bytes(x(), dtype) for x in conditions]
+
+
+def _count_true_bytes(conditions: Tensor, dtype: str) -> Tensor:
+    """Counts the true entries of each row.
+
+    Long rows are summed as bytes, which takes a third of the time of numbers of four
+    bytes. Each byte of a sum holds counts of up to 255.
+    """
+    size = conditions.shape[1] or 0
+    group_size = 1 if size < _MIN_LARGE_SIZE else _find_group_size(size)
+    if group_size == 1 or backends.backend.on_accelerator():
+        return generic.count_true([lambda: conditions], dtype)[0]
+    groups = (-1, size // group_size, group_size)
+    summands = tf.reshape(tf.cast(conditions, "uint8"), groups)
+    counts = tf.cast(tf.reduce_sum(summands, axis=2), dtype)
+    return tf.reduce_sum(counts, axis=1, keepdims=True)
+
+
+@functools.cache
+def _find_group_size(size: int) -> int:
+    """Returns the largest divisor of a size that is at most 255."""
+    return max(x for x in range(1, 256) if size % x == 0)
 
 
 def popcount(words: Tensor) -> Tensor:
