@@ -48,6 +48,9 @@ def get_first_batch_warnings(
         yield from _get_label_warnings(labels, is_included, sparse_labels, metrics)
     if sparse_labels:
         is_scored = _combine_masks(is_weighted, batch.layer_mask)
+        # A layer's mask may have one entry per list.
+        if is_scored is not None and is_scored.ndim == 1:
+            is_scored = is_scored[:, None]
     else:
         is_scored = None if labels is None else _is_item(labels, is_included)
     yield from _get_score_warnings(batch.scores, is_scored)

@@ -101,7 +101,7 @@ def convert_ids(
             `None`: numbers in an array are returned unchanged.
         argument: the name of the argument, for errors.
     """
-    check_dense("group_ids", group_ids)
+    check_dense(argument, group_ids)
     if isinstance(group_ids, np.ma.MaskedArray):
         raise _ids_error(argument, group_ids.tolist())
     group_ids = backend.prepare_for_numpy(group_ids)

@@ -660,7 +660,7 @@ def test_weights_beyond_float32(weight):
 
 
 EMPTY = [[], [[], []], np.zeros((0, 4)), np.zeros((2, 0)), np.zeros((2, 0), "uint8")]
-EMPTY += [np.zeros((0, 300))]
+EMPTY += [np.zeros((0, 300)), np.zeros((2, 0), "int64")]
 
 
 @pytest.mark.parametrize("empty", EMPTY, ids=lambda x: f"{np.shape(x)} {type(x)}")

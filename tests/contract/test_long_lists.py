@@ -75,3 +75,15 @@ def test_running_sums_of_thousands_do_not_drift(relevant):
         function = getattr(functional, name)
         actual = function(labels, np.zeros_like(labels), shuffle_ties="average")
         assert float(actual[0]) == pytest.approx(value, rel=3e-6), name
+
+
+def test_correlations_are_at_most_1():
+    """The correlation of almost equal orders rounds to a number above 1."""
+    ranks = np.arange(1200.0, dtype="float32")
+    swaps = np.arange(0, 1199, 30)
+    scores = np.tile(ranks, (len(swaps), 1))
+    lists = np.arange(len(swaps))
+    scores[lists, swaps], scores[lists, swaps + 1] = swaps + 1, swaps
+    labels = np.tile(ranks, (len(swaps), 1))
+    values = functional.spearman_correlation(labels, scores)
+    assert 0.999999 < float(ops.min(values)) <= float(ops.max(values)) <= 1.0

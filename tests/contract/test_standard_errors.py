@@ -195,6 +195,14 @@ def test_errors_without_float64(rng, backend, monkeypatch):
     assert error == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("empty_value", [0.0, 0.25, 1.0])
+def test_empty_lists_have_the_mean_weight(empty_value):
+    values, weights = np.array([0.0, 0.5, 1.0, 0.0, 0.75]), np.arange(1.0, 6.0)
+    metric = first_labels((values, weights), empty_value=empty_value)
+    expected = error_by_contributions(values, weights * (values > 0), empty_value)
+    assert float(metric.standard_error()) == close_to(expected)
+
+
 def test_fewer_than_two_lists_have_no_error():
     seen, empty = ([0.5, 0.0, -1.0], None), ([0.0, 0.0, -1.0], None)
     for batches_seen, empty_value, expected in (

@@ -7,6 +7,7 @@ import tracemalloc
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 from arrays import assert_equal
 from keras import ops
 
@@ -77,6 +78,7 @@ ERRORS = [
     (lambda: pad(group_sizes=[3]), "of rows. Received: a sum of 3 for 2 rows"),
     (lambda: pad(group_sizes=[3, -1]), "should be integers of 0 or more, one per list"),
     (lambda: pad(group_ids=[1]), "one id per row. Received: group_ids.shape=(1,) for"),
+    (lambda: pad(group_ids=scipy.sparse.csr_array([[1, 2]])), "which is sparse"),
     (lambda: pad(group_ids=["a", None]), "['a', None], with None in row 1"),
     (
         lambda: pad(),
@@ -152,6 +154,7 @@ IDS = [
     np.array([2**63, 2**63 + 70_000, 2**63, 2**63 + 70_000, 2**63 + 1], "uint64"),
     np.array([-(2**63), 2**63 - 1, 0, 0, -(2**63)]),
     np.array([70_000, 4, 70_000, 65_540, 4]),
+    np.arange(300) % 3 * 70_000,
     np.array([0.5, -1.0, 0.5, 3.0, 0.5]),
     np.array(["b", "a", "b", "c", "b"], object),
     np.array([True, False, True, False, False]),

@@ -183,6 +183,20 @@ def test_masks_of_positions(rng):
 
 
 @pytest.mark.compiles_long
+def test_mask_of_lists(lists):
+    """A mask with one entry per list leaves out lists, as a weight of 0 does."""
+    _, scores, *_ = lists
+    ids, mask = np.arange(BATCH) % LIST_SIZE, np.arange(BATCH) % 3 > 0
+    actual, expected = (
+        metrics.HitRate(2, sparse_labels=True, shuffle_ties="average")
+        for _ in range(2)
+    )
+    actual.update_state(ids, attach_mask(scores, mask))
+    expected.update_state(ids, scores, mask.astype("float32"))
+    assert float(actual.result()) == float(expected.result())
+
+
+@pytest.mark.compiles_long
 @pytest.mark.parametrize("shape", [(BATCH,), (BATCH, LIST_SIZE + 1), (BATCH, 1)])
 def test_masks_of_other_axes_are_ignored(shape, lists):
     labels, scores, *_ = lists
