@@ -1,7 +1,16 @@
-"""Small faults that can be planted in the functions of a file."""
+"""Small faults that can be planted in the functions of a file.
+
+Faults that change no number on any backend are left out:
+
+- Errors, warnings, `__repr__`, and keywords that only detect mistakes or copy.
+- Types: annotations, unions, and the first argument of `typing.cast`.
+- Choices between two code paths with one result, of which one is faster: functions
+  such as `should_sort_together`, and comparisons with sizes such as `_MAX_SORTED_SIZE`.
+"""
 
 import ast
 import pathlib
+import re
 import textwrap
 import types
 from collections.abc import Iterator
@@ -31,11 +40,18 @@ OTHER_NAMES = replace_each_other(NAMES)
 # Errors and their messages.
 NOT_CHANGED = ast.Raise | ast.Assert | ast.JoinedStr
 ERROR_NAMES = {"expected", "received", "message", "value_error", "ValueError"}
+# Calls that give or suppress a warning, and the module of the warnings of a batch.
+WARNING_CALLS = {"warn", "catch_warnings", "suppress_float_warnings"}
+WARNING_MODULES = {"first_batch_warnings.py"}
+# Predicates and sizes that choose the faster of two code paths with one result.
+PATH_CONDITIONS = re.compile(
+    "_?should_.*|is_long|is_comparison_faster|_?(MAX|MIN)_.*(SIZE|RATIO|COMPARISONS)"
+)
 # Type annotations, and decorators, which have run when a fault is planted.
 IGNORED_FIELDS = ("annotation", "returns", "decorator_list", "type_params")
 COMMUTATIVE = {"isinstance", *OTHER_NAMES}
-# `zip` is strict only to detect mistakes.
-IGNORED_KEYWORDS = {"strict"}
+# `zip` is strict only to detect mistakes, and a copy has the same values.
+IGNORED_KEYWORDS = {"strict", "copy"}
 
 # An attribute of a node of a tree, and its new value.
 Change: TypeAlias = tuple[ast.AST, str, object]
@@ -71,6 +87,8 @@ def list_faults(path: str) -> list[Fault]:
 def _find_faults(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
     tree = ast.parse((ROOT / path).read_text())
     number = 0
+    if pathlib.Path(path).name in WARNING_MODULES:
+        return
     for function, node in _find_functions(tree):
         for part in node.body:
             for shown, change, lines in _find_changes(part, range(0)):
@@ -120,9 +138,15 @@ def _find_changes(
 
 
 def _is_ignored(node: ast.AST) -> bool:
-    """Returns whether a node is only read by people or only detects mistakes."""
+    """Returns whether a fault within a node changes no number."""
     match node:
         case ast.FunctionDef("__repr__"):
+            return True
+        case ast.FunctionDef(name) if PATH_CONDITIONS.fullmatch(name):
+            return True
+        case ast.Compare():
+            return _chooses_path(node)
+        case ast.Call(ast.Attribute(attr=name)) if name in WARNING_CALLS:
             return True
         case ast.keyword(arg):
             return arg in IGNORED_KEYWORDS
@@ -152,6 +176,8 @@ def _node_changes(node: ast.AST) -> Iterator[Change]:
             yield node, "value", not value
         case ast.Constant(int(value) | float(value)):
             yield node, "value", value + 1
+        case ast.IfExp(test) | ast.If(test) if _chooses_path(test):
+            """A choice of the faster path."""
         case ast.IfExp() | ast.If():
             yield node, "test", ast.Constant(True)
             yield node, "test", ast.Constant(False)
@@ -163,6 +189,8 @@ def _node_changes(node: ast.AST) -> Iterator[Change]:
             yield node, "value", ast.parse(ast.unparse(node.targets[0])).body[0].value
         case ast.Expr(ast.Call()):
             yield node, "value", ast.Constant(None)
+        case ast.Call(ast.Name("cast"), [ast.Name("Any"), _]):
+            """A type, and a value that is not changed."""
         case ast.Call():
             yield from _call_changes(node)
 
@@ -176,6 +204,13 @@ def _other_operator(node: ast.AST, attribute: str, old: ast.AST) -> Iterator[Cha
 
 def _find_names(*nodes: ast.AST) -> set[str]:
     return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
+
+
+def _chooses_path(node: ast.AST) -> bool:
+    """Returns whether a condition chooses one of two code paths with one result."""
+    attributes = {x.attr for x in ast.walk(node) if isinstance(x, ast.Attribute)}
+    names = _find_names(node) | attributes
+    return any(PATH_CONDITIONS.fullmatch(name) for name in names)
 
 
 def _call_changes(node: ast.Call) -> Iterator[Change]:
