@@ -45,10 +45,10 @@ PATHS = [f"keras_rank/{x}" for x in ("arrays", "formulas.py", "lists", "ranking"
 PATHS += ["keras_rank/state.py", GENERIC]
 FORMULAS = ("binary", "graded", "pairwise", "subtopics")
 PATHS += [f"keras_rank/metrics/{x}.py" for x in FORMULAS]
-# The code of backends alone is mostly that of arguments, which these tests cover.
+# Code that NumPy does not run is mostly that of arguments and of compiled functions.
 TESTS_ELSEWHERE = [
     f"tests/contract/test_{x}.py"
-    for x in ("list_inputs", "item_ids", "sequence_positions")
+    for x in ("compiled", "list_inputs", "item_ids", "sequence_positions")
 ]
 
 # The share of faults that each part of the tests should detect.
