@@ -458,8 +458,25 @@ def _pad_rows(argument: str, rows: Sequence[Array], padding: float) -> Array:
     array = np.full(shape, padding, dtype)
     for i, row in enumerate(rows):
         if row.size:
+            _check_rounding(argument, row, dtype)
             array[i, : len(row)] = row
     return array
+
+
+def _check_rounding(argument: str, row: Array, dtype: np.dtype[Any]) -> None:
+    """Raises `ValueError` if different integers of a list become equal floats."""
+    if dtype.kind != "f" or row.dtype.kind not in "iu":
+        return
+    if max(abs(int(row.min())), abs(int(row.max()))) <= 2 ** (
+        np.finfo(dtype).nmant + 1
+    ):
+        return
+    distinct = np.unique(row)
+    if len(np.unique(distinct.astype(dtype))) < len(distinct):
+        expected = f"hold numbers that {dtype} tells apart, in lists of uneven length: "
+        expected += "subtract the same number from all numbers of a list"
+        received = f"different numbers in a list that {dtype} rounds to the same"
+        raise value_error(argument, expected, received)
 
 
 def _read_ragged(

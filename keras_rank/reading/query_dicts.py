@@ -51,6 +51,8 @@ def _to_lists(name: str, source: Any, columns: Columns) -> Any:
         array = array if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
         if array.dtype.names:
             raise _rows_error(name, list(array[:1]), columns)
+        if array.ndim > 2:
+            raise sources.source_error(name, f"an array of shape {array.shape}")
         if type(array) is np.ndarray and array.ndim == 2 and array.dtype.kind in "iu":
             return array
         return array.tolist() if array.ndim else None

@@ -57,7 +57,8 @@ def pad_lists(
 
     Raises:
         ValueError: if not exactly one of `group_sizes` and `group_ids` is given, it
-            does not match the rows, or an id is missing.
+            does not match the rows, an id is missing, or no dtype represents both the
+            values and `padding_value`.
 
     Example:
 
@@ -81,15 +82,47 @@ def pad_lists(
         )
     if list_size is not None:
         size = check_positive("list_size", list_size, "a positive integer or None")
-    dtype = values.dtype
-    # Integers stay integers if the padding value is an integer.
-    if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
-        fits = np.array_equal(values.astype("float32"), values)
-        dtype = np.dtype("float32" if fits else "float64")
-    padded = np.full((num_lists, size, *values.shape[1:]), padding_value, dtype)
+    shape = (num_lists, size, *values.shape[1:])
+    padded = np.full(shape, padding_value, _find_padded_dtype(values, padding_value))
     fits_list = position < size
     padded[group[fits_list], position[fits_list]] = values[fits_list]
     return padded
+
+
+def _find_padded_dtype(values: Array, padding_value: Any) -> np.dtype[Any]:
+    """Returns the dtype of padded lists, which represents all values and the padding.
+
+    Integers stay integers if the padding value is an integer, and if they are too large
+    for floats, such as timestamps in nanoseconds.
+    """
+    dtype: np.dtype[Any] = values.dtype
+    if dtype.kind == "f":
+        return _join_dtypes(dtype, float(padding_value))
+    largest = max(abs(int(values.min())), abs(int(values.max()))) if values.size else 0
+    is_integer = isinstance(padding_value, numbers.Integral)
+    if not is_integer and largest <= 2**53:
+        fits = np.array_equal(values.astype("float32"), values)
+        dtype = np.dtype("float32" if fits else "float64")
+        return _join_dtypes(dtype, float(padding_value))
+    if is_integer or float(padding_value).is_integer():
+        if dtype.kind == "b" and padding_value in (0, 1):
+            return dtype
+        dtype = _join_dtypes(dtype, int(padding_value))
+        if dtype.kind in "iu":
+            return dtype
+        # `uint64` and integers below 0 have no common dtype of integers.
+        if dtype.kind == "f" and largest < 2**63:
+            return np.dtype("int64")
+    raise ValueError(
+        "`padding_value` should be a number that has a common dtype with `values`, "
+        f"without rounding. Received: padding_value={padding_value!r}, and `values` of "
+        f"dtype {values.dtype} of up to {largest}"
+    )
+
+
+def _join_dtypes(dtype: np.dtype[Any], number: float) -> np.dtype[Any]:
+    joined: np.dtype[Any] = np.result_type(dtype, np.min_scalar_type(number))
+    return joined
 
 
 def unpad_lists(

@@ -502,6 +502,22 @@ def test_integers_that_tie_in_float64_are_errors():
     functional.reciprocal_rank([[-1, 1, 0]], scores)
 
 
+def test_integers_of_uneven_lists_that_tie_are_errors():
+    """Uneven lists are padded with floats, which must not round different integers."""
+    large, labels = [2**53, 2**53 + 1, 2**53 - 5], [[0, 1, 0], [1]]
+    for row in (large, np.array(large), np.array(large, "uint64")):
+        for y_true, y_pred in (
+            (labels, [row, [5]]),
+            ([np.array(row, "uint64"), [5]], labels),
+        ):
+            with pytest.raises(
+                ValueError, match=r"uneven length: .* Received: different"
+            ):
+                functional.reciprocal_rank(y_true, y_pred)
+    scores = [np.array(large) - 2**53, np.array([5])]
+    assert ops.convert_to_numpy(functional.reciprocal_rank(labels, scores))[0] == 1.0
+
+
 @pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype stage")
 @pytest.mark.parametrize("layout", ["strided", "jagged"])
 def test_nested_tensors_without_items(layout):

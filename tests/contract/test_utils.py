@@ -173,6 +173,54 @@ def test_group_ids_of_any_type(ids):
     assert [row[row >= 0].tolist() for row in padded] == list(rows.values())
 
 
+PADDED_DTYPES = [
+    ("bool", -1, "int8"),
+    ("bool", 0, "bool"),
+    ("bool", -1.0, "float32"),
+    ("uint8", -1, "int16"),
+    ("uint8", 0, "uint8"),
+    ("int8", np.int64(300), "int32"),
+    ("int64", -1, "int64"),
+    ("uint64", -1, "int64"),
+    ("float16", -1, "float16"),
+    ("float16", -1e9, "float32"),
+    ("float32", -np.inf, "float32"),
+    ("int32", -1e39, "float64"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "padding", "expected"), PADDED_DTYPES)
+def test_padded_lists_represent_values_and_padding(dtype, padding, expected):
+    values = np.array([1, 0, 1], dtype)
+    padded = utils.pad_lists(values, group_sizes=[2, 1], padding_value=padding)
+    assert padded.dtype == expected
+    assert padded.astype("float64").tolist() == [[1, 0], [1, pytest.approx(padding)]]
+
+
+# A time in nanoseconds.
+TIME = 1_700_000_000_000_000_001
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+@pytest.mark.parametrize("padding", [-1.0, -1, 0])
+def test_large_integers_are_padded_without_rounding(dtype, padding):
+    """Floats would round them, so they stay integers for any integer padding."""
+    values = np.array([TIME, TIME + 1, TIME + 2], dtype)
+    padded = utils.pad_lists(values, group_sizes=[1, 2], padding_value=padding)
+    assert padded.tolist() == [[TIME, padding], [TIME + 1, TIME + 2]]
+
+
+LARGEST = np.array([2**64 - 1, 1], "uint64")
+LARGE_PADDING = [([TIME, 1], 0.5), ([TIME, 1], np.nan), ([1, 2], 10**30)]
+LARGE_PADDING += [(LARGEST, -1), (LARGEST, -1.0)]
+
+
+@pytest.mark.parametrize(("values", "padding"), LARGE_PADDING)
+def test_padding_without_a_common_dtype_is_an_error(values, padding):
+    with pytest.raises(ValueError, match=r"`padding_value` should .* Received: pad"):
+        utils.pad_lists(values, group_sizes=[2], padding_value=padding)
+
+
 def test_pad_lists_takes_one_column_at_a_time():
     with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
         utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])

@@ -188,8 +188,7 @@ def test_mask_of_lists(lists):
     _, scores, *_ = lists
     ids, mask = np.arange(BATCH) % LIST_SIZE, np.arange(BATCH) % 3 > 0
     actual, expected = (
-        metrics.HitRate(2, sparse_labels=True, shuffle_ties="average")
-        for _ in range(2)
+        metrics.HitRate(2, sparse_labels=True, shuffle_ties="average") for _ in range(2)
     )
     actual.update_state(ids, attach_mask(scores, mask))
     expected.update_state(ids, scores, mask.astype("float32"))

@@ -186,7 +186,7 @@ WRONG = [
     ([[1], [2]], [[1], {2: 1}], "pass `pandas.DataFrame(rows, columns="),
     ([*np.array([("q", "d")], "U1,U1")], [["d"]], "pass `pandas.DataFrame(rows)`"),
     ([{1}, {2}], [[1], {2}], "`run` should be a dict of columns"),
-    ([[1]], np.array([[[1]]]), "`run` should be a dict of columns"),
+    ([[1]], np.array([[[1]]]), "Received: an array of shape (1, 1, 1)"),
 ]
 
 
@@ -278,6 +278,15 @@ def test_numbered_queries_without_retrieved_items():
     for run in ([[], []], np.zeros((2, 0), int), np.full((2, 3), -1)):
         found = evaluate_run([[1], [2]], run, ["mrr"])
         assert found.per_list["mrr"].to_pylist() == [0.0, 0.0]
+
+
+def test_arrays_of_three_axes_are_errors():
+    """An array of items and scores would be read as pairs, whose order is a guess."""
+    run = np.array([[[7, 1], [5, 2]], [[3, 9], [4, 1]]])
+    with raises("Received: an array of shape (2, 2, 2)"):
+        evaluate_run([[7], [3]], run, ["mrr"])
+    with raises("Received: an array of shape (2, 2, 2)"):
+        evaluate_run(run, [[7], [3]], ["mrr"])
 
 
 def test_an_empty_run_is_not_skipped():
