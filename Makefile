@@ -1,5 +1,5 @@
 # `make demo` trains a ranker and plots its results, in about a minute. `make test` runs the
-# quick tests on the four backends, in five to ten minutes on two cores, and `make test-all` runs
+# quick tests on the four backends, in five to twelve minutes on two cores, and `make test-all` runs
 # all tests. Each command creates its environment. The environment of the tests has four gigabytes.
 
 PYTHON ?= python3
