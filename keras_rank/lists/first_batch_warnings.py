@@ -48,9 +48,6 @@ def get_first_batch_warnings(
         yield from _get_label_warnings(labels, is_included, sparse_labels, metrics)
     if sparse_labels:
         is_scored = _combine_masks(is_weighted, batch.layer_mask)
-        # A layer's mask may have one entry per list.
-        if is_scored is not None and is_scored.ndim == 1:
-            is_scored = is_scored[:, None]
     else:
         is_scored = None if labels is None else _is_item(labels, is_included)
     yield from _get_score_warnings(batch.scores, is_scored)
@@ -88,7 +85,8 @@ def _combine_masks(condition: Array | None, *masks: Tensor | None) -> Array | No
         values = np.array(True) if mask is None else _read_values(mask)
         if values is None or condition is None:
             return None
-        if values.ndim == 1 and condition.ndim == 2:
+        if values.ndim == 1:
+            # A mask may have one entry per list.
             values = values[:, None]
         condition = condition & values.astype(bool)
     return condition

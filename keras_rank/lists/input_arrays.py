@@ -13,6 +13,7 @@ from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.tensors import (
     as_tensor,
     dtype_name,
+    find_rounded_ties,
     sizes_agree,
     to_backend_dtype,
 )
@@ -465,14 +466,7 @@ def _pad_rows(argument: str, rows: Sequence[Array], padding: float) -> Array:
 
 def _check_rounding(argument: str, row: Array, dtype: np.dtype[Any]) -> None:
     """Raises `ValueError` if different integers of a list become equal floats."""
-    if dtype.kind != "f" or row.dtype.kind not in "iu":
-        return
-    if max(abs(int(row.min())), abs(int(row.max()))) <= 2 ** (
-        np.finfo(dtype).nmant + 1
-    ):
-        return
-    distinct = np.unique(row)
-    if len(np.unique(distinct.astype(dtype))) < len(distinct):
+    if dtype.kind == "f" and find_rounded_ties(row.ravel(), dtype).size:
         expected = f"hold numbers that {dtype} tells apart, in lists of uneven length: "
         expected += "subtract the same number from all numbers of a list"
         received = f"different numbers in a list that {dtype} rounds to the same"

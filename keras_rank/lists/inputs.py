@@ -31,6 +31,7 @@ from keras_rank.lists.input_arrays import (
 )
 from keras_rank.lists.tensors import (
     as_tensor,
+    find_rounded_ties,
     sizes_agree,
     static_shape,
     to_numpy_or_none,
@@ -408,24 +409,9 @@ def describe_tied_labels(
         )
     if labels is None or labels.dtype.kind not in "iuf":
         return None
-    if labels.dtype.kind == "f":
-        is_exact = np.can_cast(labels.dtype, dtype)
-    else:
-        largest_exact = 2 ** (np.finfo(dtype).nmant + 1)
-        is_exact = (
-            -largest_exact
-            <= labels.min(initial=0)
-            <= labels.max(initial=0)
-            <= largest_exact
-        )
-    if is_exact:
-        return None
-    sorted_labels = np.sort(labels, axis=-1)
-    cast_labels, lower = sorted_labels.astype(dtype), sorted_labels[..., :-1]
-    is_tied = cast_labels[..., 1:] == cast_labels[..., :-1]
+    ties = find_rounded_ties(labels, dtype)
     # Labels below 0 are padding, which may tie.
-    is_tied &= (sorted_labels[..., 1:] != lower) & ((lower >= 0) | (noun == "scores"))
-    if not np.any(is_tied):
+    if not np.any((ties >= 0) | (noun == "scores")):
         return None
     expected = f"hold {noun} that {dtype} tells apart: subtract the same number from "
     expected += f"all {noun} of a list"

@@ -50,6 +50,27 @@ def _fits(array: Array, dtype: str) -> bool:
     return bool(np.all((array >= limits.min) & (array <= limits.max)))
 
 
+def find_rounded_ties(x: Array, dtype: Any) -> Array:
+    """Returns the lower of two numbers of a row that round to the same float.
+
+    Args:
+        x: array of real numbers of shape `(..., size)`.
+        dtype: the dtype of the floats.
+    """
+    if x.dtype.kind == "f":
+        is_exact = np.can_cast(x.dtype, dtype)
+    else:
+        largest = 2 ** (np.finfo(dtype).nmant + 1)
+        is_exact = -largest <= x.min(initial=0) <= x.max(initial=0) <= largest
+    if is_exact:
+        return x[:0]
+    sorted_rows = np.sort(x, axis=-1)
+    rounded, lower = sorted_rows.astype(dtype), sorted_rows[..., :-1]
+    is_tied = rounded[..., 1:] == rounded[..., :-1]
+    ties: Array = lower[is_tied & (sorted_rows[..., 1:] != lower)]
+    return ties
+
+
 def cast_finite(x: Tensor, dtype: str) -> Tensor:
     """Casts a tensor, and keeps finite numbers finite.
 
